@@ -1,0 +1,57 @@
+# Nothing has to be set up first: Go, make and a C compiler (for the race detector) are enough. Tests, quickstart and bench
+# find, start or install PostgreSQL by themselves (internal/pgtest).
+
+SHELL := bash
+.DEFAULT_GOAL := help
+
+TIMEOUT  ?= 20m
+FUZZTIME ?= 10s
+
+# Folders below this one with a go.mod of their own. The heavy ones' tests run by their own targets.
+NESTED := $(sort $(patsubst ./%/go.mod,%,$(shell find . -mindepth 2 -name go.mod -not -path '*/testdata/*' -not -path './.*')))
+HEAVY  := internal/bench internal/chaos
+LIGHT  := $(filter-out $(HEAVY),$(NESTED))
+
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI := $(CURDIR)/.bin/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
+
+.PHONY: help test lint check quickstart bench chaos fuzz
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: ## run all tests with the race detector
+	go test -race -shuffle=on -timeout=$(TIMEOUT) ./...
+	@set -e; for dir in $(LIGHT); do (set -x; go -C $$dir test -race -shuffle=on -timeout=$(TIMEOUT) ./...); done
+
+lint: $(GOLANGCI) ## run the linters and formatters, changing nothing
+	@set -e; for dir in . $(NESTED); do (set -x; cd $$dir; '$(GOLANGCI)' run --allow-serial-runners ./...); done
+
+check: lint ## lint, go vet, and go.mod files that are tidy
+	@set -e; for dir in . $(NESTED); do (set -x; go -C $$dir vet ./...; go -C $$dir mod tidy -diff); done
+
+quickstart: ## send one message through a lost answer; the last line is the result
+	go run ./examples/quickstart
+
+bench: ## measure throughput; QUICK=1 for minutes, SMOKE=1 for seconds
+	go -C internal/bench test -timeout=$(TIMEOUT) ./...
+	go -C internal/bench run . $(if $(SMOKE),-smoke) $(if $(QUICK),-quick)
+
+chaos: ## run the crash and network-fault tests
+	go -C internal/chaos test -count=1 -timeout=$(TIMEOUT) -v ./...
+
+fuzz: ## run each fuzz test for FUZZTIME (10s)
+	@set -e; total=0; \
+	dirs=$$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n 1 dirname | sort -u); \
+	for dir in $$dirs; do \
+		listed=$$(go -C $$dir test -list '^Fuzz' .); \
+		for target in $$(grep '^Fuzz' <<<"$$listed"); do \
+			(set -x; go -C $$dir test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) .); \
+			total=$$((total + 1)); \
+		done; \
+	done; \
+	if [ $$total = 0 ]; then echo 'no fuzz test found' >&2; exit 1; fi; \
+	echo "$$total fuzz tests ran for $(FUZZTIME) each"
+
+$(GOLANGCI):
+	GOBIN='$(@D)' GOFLAGS= GOWORK=off go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)

@@ -1,0 +1,60 @@
+// Stubprovider is a messaging vendor to try things on: it takes messages,
+// loses answers on purpose, and tells how many went out.
+//
+//	go run ./examples/stubprovider -addr 127.0.0.1:8025 -dedupe 24h -lose 3
+//	curl http://127.0.0.1:8025/deliveries/KEY
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/seed-8098fbb7/dispatch/provider/providertest"
+)
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:8025", "listen on this address")
+	dedupe := flag.Duration("dedupe", 24*time.Hour, "remember an Idempotency-Key this long; 0 doesn't dedupe")
+	lag := flag.Duration("lag", 0, "hide an accepted message from look-ups this long")
+	lose := flag.Int("lose", 0, "lose the answer of every nth call after taking the message; 0 loses none")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *addr, *dedupe, *lag, *lose); err != nil {
+		fmt.Fprintln(os.Stderr, "stubprovider:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, addr string, dedupe, lag time.Duration, lose int) error {
+	if lose < 0 {
+		return fmt.Errorf("-lose is %d, want 0 or more", lose)
+	}
+	vendor, err := providertest.NewVendor(providertest.Options{
+		Addr: addr, Dedupe: dedupe, Lag: lag,
+		Fault: func(c providertest.Call) providertest.Fault {
+			if lose > 0 && c.Total%lose == 0 {
+				return providertest.Fault{Wire: providertest.Drop}
+			}
+			return providertest.Fault{}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer vendor.Close()
+
+	fmt.Println("listening on", vendor.URL)
+	fmt.Println("send:   POST", vendor.URL+"/v1/messages")
+	fmt.Println("ledger: GET ", vendor.URL+"/deliveries/{key}")
+	<-ctx.Done()
+
+	fmt.Printf("%d keys, %d calls\n", len(vendor.Keys()), len(vendor.AllCalls()))
+	return nil
+}

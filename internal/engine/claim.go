@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/decide"
+)
+
+// lane is one thing to claim from: one provider, whose account and encoding go
+// into the claim.
+type lane struct {
+	id       decide.Lane
+	name     string
+	provider bound
+	ready    bool
+	claimed  int       // the engine's count of claims when it was last taken from
+	from     time.Time // no row that was due before it can still be unclaimed
+	full     int       // claims since from was last reset
+}
+
+func (e *Engine) addLanes(r dispatch.Route, used map[string]bool) {
+	first := true
+	for _, p := range r.Providers {
+		b, ok := e.providers[p]
+		if !ok {
+			continue
+		}
+		used[p] = true
+		for _, prio := range []dispatch.Priority{dispatch.High, dispatch.Normal, dispatch.Low} {
+			if first { // the lane of any goes to the first provider that is bound
+				e.addLane(decide.Lane{Route: r.Name, Priority: prio}, b)
+			}
+			e.addLane(decide.Lane{Route: r.Name, Priority: prio, Provider: p}, b)
+		}
+		first = false
+	}
+}
+
+func (e *Engine) addLane(id decide.Lane, b bound) {
+	l := &lane{id: id, name: id.String(), provider: b}
+	e.lanes = append(e.lanes, l)
+	e.byName[l.name] = l
+}
+
+// Hint says that a lane may have a row that is due.
+func (e *Engine) Hint(name string) {
+	if l := e.byName[name]; l != nil {
+		l.ready = true
+	}
+}
+
+// Look asks which lanes have rows that are due, and returns the time until the
+// next one, negative for none in sight.
+func (e *Engine) Look(ctx context.Context) (next time.Duration, err error) {
+	names := make([]string, len(e.lanes))
+	for i, l := range e.lanes {
+		names[i] = l.name
+	}
+	ready, next, err := e.store.Peek(ctx, names)
+	for _, name := range ready {
+		e.Hint(name)
+	}
+	return next, err
+}
+
+// ladder holds the sizes of claims, so that each has a plan of its own and
+// there are few of them.
+var ladder = [...]int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512}
+
+func rung(free int) int {
+	n := ladder[0]
+	for _, v := range ladder {
+		if v <= free {
+			n = v
+		}
+	}
+	return n
+}
+
+// resetEvery is how many claims of a lane may begin at its low watermark: a
+// transaction that began early may commit rows below it.
+const resetEvery = 64
+
+// Claim takes up to free rows from the most urgent lane that is ready. id must
+// be new for each call: when Claim returns an error, its rows may have been
+// taken, and Audit(id) hands them back. more tells that another lane is ready,
+// or that this one has more.
+func (e *Engine) Claim(ctx context.Context, free int, id [16]byte) (tasks []Task, more bool, err error) {
+	l := e.pick()
+	if l == nil || free < 1 {
+		return nil, false, nil
+	}
+	limit := rung(free)
+	e.claims++
+	l.claimed = e.claims
+	if l.full++; l.full >= resetEvery {
+		l.from, l.full = time.Time{}, 0
+	}
+	c := l.provider.contract
+	req := Claim{
+		ID: id, Lane: l.id, Provider: c.Name, Account: c.Account, Encoding: c.Encoding,
+		Lease: e.lease(c), Limit: limit, From: l.from,
+	}
+	if c.Dedupe.Window > 0 {
+		req.Window = max(0, c.Dedupe.Window-2*req.Lease)
+	}
+	tasks, err = e.store.Claim(ctx, req)
+	if err != nil {
+		return nil, false, err
+	}
+	switch {
+	case len(tasks) == limit:
+		for _, t := range tasks {
+			if t.Due.After(l.from) {
+				l.from = t.Due
+			}
+		}
+	case !l.from.IsZero(): // the watermark may hide a row: look below it
+		l.from, l.full = time.Time{}, 0
+	default:
+		l.ready = false
+	}
+	return tasks, e.pick() != nil, nil
+}
+
+// pick returns the lane to claim from: the highest priority that is ready, the
+// longest untouched first; each fourth claim goes to the longest untouched of
+// all, so that nothing starves.
+func (e *Engine) pick() *lane {
+	var best *lane
+	for _, l := range e.lanes {
+		if !l.ready {
+			continue
+		}
+		if best == nil || e.claims%4 == 3 && l.claimed < best.claimed ||
+			e.claims%4 != 3 && l.id.Priority == best.id.Priority && l.claimed < best.claimed {
+			best = l
+		}
+	}
+	return best
+}
+
+// Audit hands back what the failed claim took. It may have to be asked again
+// until the claim's leases have ended: its commit can land late.
+func (e *Engine) Audit(ctx context.Context, id [16]byte) (int, error) {
+	return e.store.Unclaim(ctx, id)
+}

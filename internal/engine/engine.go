@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/decide"
+)
+
+// Config is what an engine is made of.
+type Config struct {
+	Routes    []dispatch.Route
+	Providers []dispatch.Provider
+	// Lease is the lease of a send; zero is twice the provider's attempt
+	// time-out.
+	Lease time.Duration
+	// Random returns a number in [0, n).
+	Random func(n int64) int64
+}
+
+// Engine decides and asks its Store. Look, Claim and Hint belong to one
+// caller; Sweep to one caller; everything else is safe for concurrent use.
+type Engine struct {
+	store     Store
+	cfg       Config
+	routes    map[string]dispatch.Route
+	providers map[string]bound
+	lanes     []*lane
+	byName    map[string]*lane
+	sweep     sweeper
+	claims    int
+}
+
+type bound struct {
+	provider dispatch.Provider
+	contract dispatch.Contract
+}
+
+// New checks that routes and providers fit together.
+func New(store Store, cfg Config) (*Engine, error) {
+	e := &Engine{
+		store: store, cfg: cfg, routes: map[string]dispatch.Route{}, providers: map[string]bound{},
+		byName: map[string]*lane{},
+	}
+	for _, p := range cfg.Providers {
+		if p == nil {
+			return nil, errors.New("a provider is nil")
+		}
+		c := p.Contract()
+		if err := checkContract(c, cfg.Lease); err != nil {
+			return nil, err
+		}
+		if _, twice := e.providers[c.Name]; twice {
+			return nil, fmt.Errorf("provider %q stands twice", c.Name)
+		}
+		e.providers[c.Name] = bound{provider: p, contract: c}
+	}
+	used := map[string]bool{}
+	for _, r := range cfg.Routes {
+		if err := r.Validate(); err != nil {
+			return nil, err
+		}
+		r.Policy = r.Policy.WithDefaults()
+		e.routes[r.Name] = r
+		e.addLanes(r, used)
+	}
+	for name := range e.providers {
+		if !used[name] {
+			return nil, fmt.Errorf("provider %q is on no route", name)
+		}
+	}
+	if len(e.lanes) == 0 {
+		return nil, errors.New("no provider of any route is bound")
+	}
+	slices.SortStableFunc(e.lanes, func(a, b *lane) int { return int(a.id.Priority) - int(b.id.Priority) })
+	return e, nil
+}
+
+func checkContract(c dispatch.Contract, lease time.Duration) error {
+	if err := dispatch.ValidName(c.Name); err != nil {
+		return fmt.Errorf("provider %q: name %w", c.Name, err)
+	}
+	if c.Timeout < 0 || c.AttemptTimeout() > time.Hour {
+		return fmt.Errorf("provider %q: attempt time-out %v, want at most an hour", c.Name, c.Timeout)
+	}
+	if c.Dedupe.Window < 0 || c.Search.Lag < 0 || c.Echo.Grace < 0 || c.Encoding < 0 {
+		return fmt.Errorf("provider %q: its contract has a negative window, lag, grace or encoding", c.Name)
+	}
+	const most = 10 * 366 * 24 * time.Hour
+	if c.Dedupe.Window > most || c.Search.Lag > most || c.Echo.Grace > most {
+		return fmt.Errorf("provider %q: its contract has a window, lag or grace above ten years", c.Name)
+	}
+	if lease != 0 && lease < c.AttemptTimeout()+2*decide.StartMargin(c) {
+		return fmt.Errorf("provider %q: lease %v is too short for attempts of %v, want 0 or at least %v",
+			c.Name, lease, c.AttemptTimeout(), c.AttemptTimeout()+2*decide.StartMargin(c))
+	}
+	return nil
+}
+
+// Shortest returns the shortest lease of all providers.
+func (e *Engine) Shortest() time.Duration {
+	shortest := time.Duration(0)
+	for _, b := range e.providers {
+		if l := e.lease(b.contract); shortest == 0 || l < shortest {
+			shortest = l
+		}
+	}
+	return shortest
+}
+
+func (e *Engine) lease(c dispatch.Contract) time.Duration {
+	if e.cfg.Lease > 0 {
+		return e.cfg.Lease
+	}
+	return 2 * c.AttemptTimeout()
+}
+
+func (e *Engine) contract(name string) (dispatch.Contract, bool) {
+	b, ok := e.providers[name]
+	return b.contract, ok
+}
+
+// setup is what this worker knows of a task.
+func (e *Engine) setup(t Task) decide.Setup {
+	r := e.routes[t.Lane.Route]
+	s := decide.Setup{
+		Contract: e.contract, Backoff: r.Policy.Backoff, Lease: e.lease, Random: e.cfg.Random,
+		Candidates: e.candidates(r, t.Senders),
+	}
+	if l := e.byName[decide.Lane{Route: t.Lane.Route, Priority: t.Lane.Priority}.String()]; l != nil {
+		s.Any = l.provider.contract.Name
+	}
+	if r.Name == "" {
+		s.Backoff = dispatch.SMSPolicy().Backoff // a route of another application
+	}
+	return s
+}
+
+// candidates are the route's providers that are bound here and have a sender
+// in the frozen map.
+func (e *Engine) candidates(r dispatch.Route, senders []byte) []string {
+	var frozen map[string]string
+	if senders != nil && json.Unmarshal(senders, &frozen) != nil {
+		return nil
+	}
+	var out []string
+	for _, p := range r.Providers {
+		if _, ok := e.providers[p]; ok && (frozen == nil || frozen[p] != "") {
+			out = append(out, p)
+		}
+	}
+	return out
+}

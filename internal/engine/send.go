@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/decide"
+	"github.com/seed-8098fbb7/dispatch/internal/form"
+)
+
+// Attempt is a send that may begin now.
+type Attempt struct {
+	Provider dispatch.Provider
+	Envelope dispatch.Envelope
+	Timeout  time.Duration
+}
+
+// Begin checks a claimed task right before its send. elapsed is the time since
+// before its claim was asked for, so that Row.Now + elapsed is not before the
+// database's clock. With ok false the change hands the task back, and it must
+// never be sent under this fence.
+func (e *Engine) Begin(t Task, elapsed time.Duration) (a Attempt, back Change, ok bool) {
+	now := t.Now.Add(elapsed)
+	s := e.setup(t)
+	b, known := e.providers[t.Provider]
+	if !known || !slices.Contains(s.Candidates, t.Provider) {
+		return Attempt{}, handBack(t, s.Unusable(t.Row, now)), false
+	}
+	if !s.Startable(t.Row, b.contract, now) {
+		return Attempt{}, handBack(t, s.Unstarted(t.Row, now, 0)), false
+	}
+	env, err := envelope(t)
+	if err != nil { // written by a newer release: for a newer worker
+		return Attempt{}, handBack(t, s.Unstarted(t.Row, now, time.Minute)), false
+	}
+	return Attempt{Provider: b.provider, Envelope: env, Timeout: b.contract.AttemptTimeout()}, Change{}, true
+}
+
+// Unstarted hands a claimed task back that was never given to a sender.
+func (e *Engine) Unstarted(t Task, elapsed time.Duration) Change {
+	return handBack(t, e.setup(t).Unstarted(t.Row, t.Now.Add(elapsed), 0))
+}
+
+func handBack(t Task, m decide.Move) Change {
+	return Change{Key: t.Key, Fence: t.Fence, From: dispatch.Sending, Move: m}
+}
+
+func envelope(t Task) (dispatch.Envelope, error) {
+	content, err := form.Decode(t.Form)
+	if err != nil {
+		return dispatch.Envelope{}, err
+	}
+	env := dispatch.Envelope{
+		Key: t.Key, Route: t.Lane.Route, Content: content, From: t.From, Attempt: int(t.Fence),
+		Deadline: t.Deadline, TraceParent: t.Trace,
+	}
+	if t.Metadata != nil {
+		if err := json.Unmarshal(t.Metadata, &env.Metadata); err != nil {
+			return dispatch.Envelope{}, err
+		}
+	}
+	if leg, ok := t.Ledger.Leg(t.Provider, t.Account); ok && leg.Mark == decide.Open {
+		env.Replay = leg.Request
+	}
+	return env, nil
+}
+
+// Send makes the attempt. A panic of the adapter is an attempt whose outcome
+// isn't known; its value isn't kept, since it may quote the message.
+func (a Attempt) Send(ctx context.Context) (acc dispatch.Accepted, err error) {
+	defer func() {
+		if recover() != nil {
+			acc, err = dispatch.Accepted{}, &dispatch.Fault{
+				Evidence: dispatch.Evidence{Cause: dispatch.CausePanic},
+				Verdict:  dispatch.Verdict{Outcome: dispatch.Unknown, Reason: "adapter panicked"},
+			}
+		}
+	}()
+	return a.Provider.Send(ctx, a.Envelope)
+}
+
+// Finish turns what Send returned into the change to settle. elapsed is as for
+// Begin, taken after Send has returned; took is how long Send ran.
+func (e *Engine) Finish(t Task, acc dispatch.Accepted, err error, elapsed, took time.Duration) Change {
+	ev, v := e.routes[t.Lane.Route].Judge(acc, err)
+	c := Change{
+		Key: t.Key, Fence: t.Fence, From: dispatch.Sending,
+		Record: Record{
+			Kind: KindAttempt, Provider: t.Provider, Account: t.Account, Evidence: ev, Verdict: v, Took: took,
+		},
+	}
+	if v.Outcome == dispatch.OK {
+		c.Record.ProviderID = acc.ID
+		c.Move = decide.Move{Rule: decide.RuleOK, To: dispatch.Sent, Spent: t.Spent, Lane: t.Lane}
+		return c
+	}
+	c.Move = e.setup(t).AfterSend(t.Row, ev, v, t.Now.Add(elapsed))
+	return c
+}
+
+// Settle writes changes down. again are those to settle once more: their rows
+// changed meanwhile without being taken. What was fenced out is recorded as
+// late. On an error it can't be known which of the changes took effect; all of
+// them may be settled again.
+func (e *Engine) Settle(ctx context.Context, changes []Change) (results []Result, again []Change, err error) {
+	sortChanges(changes)
+	results, err = e.store.Apply(ctx, changes)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, r := range results {
+		switch r.Status {
+		case Applied:
+		case Again:
+			again = append(again, changes[i])
+		case Fenced:
+			if k := changes[i].Record.Kind; k != KindAttempt && k != KindLookup {
+				continue // a hand-back that came too late: the sweeper has it
+			}
+			if results[i], err = e.store.Late(ctx, changes[i]); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	return results, again, nil
+}
+
+func sortChanges(changes []Change) {
+	slices.SortFunc(changes, func(a, b Change) int { return a.Key.Compare(b.Key) })
+}

@@ -1,0 +1,141 @@
+// Package engine is the worker as steps over a Store: look, claim, begin,
+// finish, settle, sweep, audit. It starts no goroutine and reads no clock:
+// time that has passed since a claim is an argument, so that a simulation can
+// drive the same code through any interleaving.
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/decide"
+)
+
+// Store is what the engine needs of a database. All times in it are the
+// database's. An error of Claim, Apply or Late means that it can't be known
+// whether the call took effect.
+type Store interface {
+	// Lanes returns all lanes that hold rows, known to this worker or not.
+	Lanes(ctx context.Context) ([]string, error)
+	// Peek returns which of the lanes have a row that is due and not leased,
+	// and the time until the first row that will be due, negative for none.
+	Peek(ctx context.Context, lanes []string) (ready []string, next time.Duration, err error)
+	// Claim takes rows of one lane for one provider: rules 2 and 19. It never
+	// returns more than Limit rows.
+	Claim(ctx context.Context, c Claim) ([]Task, error)
+	// Unclaim hands back what the claim statement with this id took and nobody
+	// was given: rule 13. It returns how many rows that were.
+	Unclaim(ctx context.Context, id [16]byte) (int, error)
+	// Apply carries out changes, in the order of their keys, each only where
+	// the row still has the fence and state that the change was made from. It
+	// returns one result for each, in the same order.
+	Apply(ctx context.Context, changes []Change) ([]Result, error)
+	// Late records what a fenced-out change knows, with the row locked: its
+	// evidence, and for an acceptance the move to sent. Rules 18, 38, 39, 40.
+	Late(ctx context.Context, c Change) (Result, error)
+	// Page returns the due rows of a lane behind the cursor that are not
+	// leased and that a claim would not take, and the cursor to go on from; ok
+	// is false at the end.
+	Page(ctx context.Context, lane string, after Cursor, limit int) (rows []Task, next Cursor, ok bool, err error)
+	// Load returns the content of a row that was claimed for a look-up.
+	Load(ctx context.Context, t Task) (Task, error)
+}
+
+// Claim is what to take.
+type Claim struct {
+	ID       [16]byte // of this statement, for Unclaim
+	Lane     decide.Lane
+	Provider string
+	Account  string
+	Encoding int16
+	// Window is how long after its first send a row may be sent again under
+	// its key, 0 where never.
+	Window time.Duration
+	Lease  time.Duration
+	Limit  int
+	// From skips rows that were due before it; zero skips none.
+	From time.Time
+}
+
+// Cursor is a place in a lane's order.
+type Cursor struct {
+	Due time.Time
+	Key dispatch.Key
+}
+
+// Task is a row and what is needed to send it.
+type Task struct {
+	decide.Row
+	Form     []byte
+	From     string // the frozen sender at the claim's provider
+	Senders  []byte // the frozen map as JSON; nil where each provider has its own
+	Metadata []byte // JSON; nil where there is none
+	Trace    string
+	Created  time.Time
+}
+
+// Kind is what a row of the history tells of. The numbers are stored.
+type Kind int8
+
+// The kinds.
+const (
+	KindNone    Kind = 0 // nothing is recorded
+	KindAttempt Kind = 1
+	KindSwept   Kind = 2
+	KindLate    Kind = 3
+	KindLookup  Kind = 4
+	KindReceipt Kind = 5
+	KindManual  Kind = 6
+	KindMoved   Kind = 7
+)
+
+// Evidence tells whether the kind is the one evidence row of a send.
+func (k Kind) Evidence() bool { return k == KindAttempt || k == KindSwept }
+
+// Record is what the history keeps of a change.
+type Record struct {
+	Kind       Kind
+	Provider   string
+	Account    string
+	ProviderID string
+	Evidence   dispatch.Evidence
+	Verdict    dispatch.Verdict
+	Took       time.Duration
+	Actor, Why string
+}
+
+// Change is a move of one row, and its record.
+type Change struct {
+	Key   dispatch.Key
+	Fence int64
+	From  dispatch.State
+	// Idle applies the move only while no lease holds.
+	Idle   bool
+	Move   decide.Move
+	Record Record
+}
+
+// Status is what became of a change.
+type Status int8
+
+// The statuses.
+const (
+	// Fenced: the row has another fence or state, or is gone.
+	Fenced Status = iota
+	// Applied: done.
+	Applied
+	// Again: another statement changed the row meanwhile without taking it.
+	Again
+)
+
+// Result is what became of a change.
+type Result struct {
+	Status Status
+	State  dispatch.State
+	Reason dispatch.Reason
+	// Now is the database's clock after the change.
+	Now time.Time
+	// Double tells that the message was accepted more than once.
+	Double bool
+}

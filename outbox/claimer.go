@@ -1,0 +1,186 @@
+package outbox
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"time"
+
+	"github.com/seed-8098fbb7/dispatch/internal/engine"
+)
+
+// linger is how long a busy worker waits for more free slots before it claims
+// for a few: a claim costs the same for one row and for fifty.
+const linger = 500 * time.Microsecond
+
+// claim is the claimer: it claims for free slots only, looks around when
+// nothing is left to claim, and rests when there is nothing to see.
+func (r *run) claim(ctx context.Context, bell <-chan struct{}) {
+	pause := pacer{most: r.cfg.PollInterval}
+	looked, next := false, time.Duration(-1)
+	for r.waitSlot(ctx) {
+		n, more, err := r.claimOnce(ctx)
+		if err == nil && (n > 0 || more) {
+			looked = false
+			pause.reset()
+			continue
+		}
+		if err == nil && !looked {
+			looked = true
+			if next, err = r.engine.Look(ctx); err == nil {
+				continue
+			}
+		}
+		looked = false
+		wait := pause.idle()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			r.log.WarnContext(ctx, "claim failed", slog.Any("error", err))
+			wait = pause.fail()
+		case next >= 0 && next < wait:
+			wait = next
+		}
+		if r.rest(ctx, bell, wait) {
+			for _, lane := range r.box.wake.lanes() {
+				r.engine.Hint(lane)
+			}
+		}
+	}
+}
+
+// waitSlot waits until a slot is free, and a moment longer when few are.
+func (r *run) waitSlot(ctx context.Context) bool {
+	select {
+	case r.slots <- struct{}{}:
+		<-r.slots
+	case <-ctx.Done():
+		return false
+	}
+	if free := cap(r.slots) - len(r.slots); free < cap(r.slots)/8 {
+		r.rest(ctx, nil, linger)
+	}
+	return ctx.Err() == nil
+}
+
+// rest waits for d, for the bell where there is one, or for ctx. It reports
+// whether the bell rang.
+func (r *run) rest(ctx context.Context, bell <-chan struct{}, d time.Duration) (rang bool) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-bell:
+		return true
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// claimOnce claims for the free slots and hands every task to a sender. A claim
+// whose answer is lost may have taken rows: an auditor hands them back, for the
+// answer will never be used.
+func (r *run) claimOnce(ctx context.Context) (n int, more bool, err error) {
+	free := cap(r.slots) - len(r.slots)
+	if free == 0 {
+		return 0, true, nil
+	}
+	began := stopwatch()
+	id := claimID()
+	// A claim that is under way when ctx ends must not be torn off: its rows
+	// would wait for their leases.
+	query, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer done()
+	tasks, more, err := r.engine.Claim(query, free, id)
+	if err != nil {
+		r.work.Go(func() { r.audit(ctx, id) })
+		return 0, false, err
+	}
+	for _, t := range tasks {
+		r.slots <- struct{}{} // free: only this goroutine takes slots
+		r.send.Go(func() { r.sendTask(ctx, t, began) })
+	}
+	return len(tasks), more, nil
+}
+
+// claimID is new for every claim of every process: 128 random bits with the
+// marks of a UUIDv4.
+func claimID() (id [16]byte) {
+	_, _ = rand.Read(id[:]) // never fails
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
+	return id
+}
+
+// audit hands back what a failed claim took, and looks again until the leases
+// of such a claim have ended: its commit may land late.
+func (r *run) audit(ctx context.Context, id [16]byte) {
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), r.engine.Shortest())
+	defer done()
+	pause := pacer{most: 5 * time.Second}
+	for {
+		n, err := r.engine.Audit(ctx, id)
+		if n > 0 {
+			r.log.WarnContext(ctx, "rows of a lost claim handed back", slog.Int("rows", n))
+		}
+		if err == nil && n > 0 {
+			return // the statement is atomic: that was all of it
+		}
+		if r.rest(ctx, nil, pause.fail()); ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// sendTask is a sender: one task, one attempt. Its slot is free once its
+// outcome is on the way to the settler.
+func (r *run) sendTask(ctx context.Context, t engine.Task, claimed watch) {
+	defer func() { <-r.slots }()
+	if ctx.Err() != nil {
+		r.settles <- r.engine.Unstarted(t, claimed.elapsed())
+		return
+	}
+	a, back, ok := r.engine.Begin(t, claimed.elapsed())
+	if !ok {
+		r.settles <- back
+		return
+	}
+	limit, done := context.WithTimeout(r.cut, a.Timeout)
+	defer done()
+	began := time.Now()
+	acc, err := a.Send(limit)
+	r.settles <- r.engine.Finish(t, acc, err, claimed.elapsed(), time.Since(began))
+}
+
+// watch measures time that has passed, by the monotonic clock and by the wall
+// clock: the first stands still while a machine is suspended, the second can be
+// set. The larger one is taken, since too much time passed is always the safe
+// answer.
+type watch struct{ at, wall time.Time }
+
+func stopwatch() watch {
+	now := time.Now()
+	return watch{at: now, wall: now.Round(0)}
+}
+
+func (w watch) elapsed() time.Duration {
+	now := time.Now()
+	return max(now.Sub(w.at), now.Round(0).Sub(w.wall))
+}
+
+// pacer spaces looks at an idle or failing database: short at first, up to
+// most.
+type pacer struct {
+	most, last time.Duration
+}
+
+func (p *pacer) reset() { p.last = 0 }
+
+func (p *pacer) idle() time.Duration { return p.grow(5 * time.Millisecond) }
+
+func (p *pacer) fail() time.Duration { return p.grow(50 * time.Millisecond) }
+
+func (p *pacer) grow(first time.Duration) time.Duration {
+	p.last = min(max(first, p.last*3/2), p.most)
+	return p.last
+}

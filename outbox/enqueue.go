@@ -1,0 +1,335 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/canon"
+	"github.com/seed-8098fbb7/dispatch/internal/decide"
+	"github.com/seed-8098fbb7/dispatch/internal/form"
+)
+
+// Enqueue writes the intent in the caller's transaction: one statement. added
+// is false where the key is there already with the same message, as after a
+// commit whose answer was lost; nothing happens then.
+//
+// A bad intent is a *[dispatch.FieldError], a key that stands for another
+// message a *[dispatch.ConflictError]; both leave the transaction usable. Any
+// other error is the database's and is passed on, serialization failures too.
+//
+// Call Wake after the commit.
+func (b *Box) Enqueue(ctx context.Context, tx pgx.Tx, i dispatch.Intent) (added bool, err error) {
+	m, err := b.freeze(i)
+	if err != nil {
+		return false, err
+	}
+	if tx == nil {
+		return false, errors.New("outbox: transaction is nil")
+	}
+	added, err = m.answer(tx.QueryRow(ctx, b.sql.enqueue, m.args()...))
+	if err == nil {
+		b.wake.hint(m.lane)
+	}
+	return added, err
+}
+
+// EnqueueSQL is Enqueue for database/sql, with any driver for Postgres.
+func (b *Box) EnqueueSQL(ctx context.Context, tx *sql.Tx, i dispatch.Intent) (added bool, err error) {
+	m, err := b.freeze(i)
+	if err != nil {
+		return false, err
+	}
+	if tx == nil {
+		return false, errors.New("outbox: transaction is nil")
+	}
+	added, err = m.answer(tx.QueryRowContext(ctx, b.sql.enqueue, m.args()...))
+	if err == nil {
+		b.wake.hint(m.lane)
+	}
+	return added, err
+}
+
+// Queue adds the intent to a batch of the caller's own statements, so that it
+// costs no round trip of its own. A bad intent is an error here and nothing is
+// added; a conflict is the error of the batch's results. The batch must be
+// sent in a transaction together with the business change.
+func (b *Box) Queue(batch *pgx.Batch, i dispatch.Intent) error {
+	m, err := b.freeze(i)
+	if err != nil {
+		return err
+	}
+	batch.Queue(b.sql.enqueue, m.args()...).QueryRow(func(row pgx.Row) error {
+		_, err := m.answer(row)
+		return err
+	})
+	b.wake.hint(m.lane)
+	return nil
+}
+
+// EnqueueMany is Enqueue for many intents in one statement, at most MaxMany.
+// added says for each whether it is new. One bad intent, or one conflict,
+// refuses them all and nothing is written; the error names its index.
+func (b *Box) EnqueueMany(ctx context.Context, tx pgx.Tx, intents []dispatch.Intent) (added []bool, err error) {
+	if tx == nil {
+		return nil, errors.New("outbox: transaction is nil")
+	}
+	if len(intents) == 0 {
+		return nil, nil
+	}
+	if len(intents) > MaxMany {
+		return nil, fmt.Errorf("outbox: %d intents, at most %d in one call", len(intents), MaxMany)
+	}
+	rows := make([]message, len(intents))
+	at := make(map[dispatch.Key]int, len(intents)) // key → the first intent with it
+	var order []int
+	for n, i := range intents {
+		m, err := b.freeze(i)
+		if err != nil {
+			return nil, fmt.Errorf("intent %d: %w", n, err)
+		}
+		rows[n] = m
+		if first, twice := at[m.key]; twice {
+			if rows[first].digest != m.digest {
+				return nil, fmt.Errorf("intent %d: %w", n, &dispatch.ConflictError{Key: m.key})
+			}
+			continue
+		}
+		at[m.key] = n
+		order = append(order, n)
+	}
+	slices.SortFunc(order, func(x, y int) int { return rows[x].key.Compare(rows[y].key) })
+	res, err := tx.Query(ctx, b.sql.enqueueMany, manyArgs(rows, order)...)
+	if err != nil {
+		return nil, err
+	}
+	added = make([]bool, len(intents))
+	var id, digestKey string
+	var isNew bool
+	var digest []byte
+	var conflict error
+	_, err = pgx.ForEachRow(res, []any{&id, &isNew, &digest, &digestKey}, func() error {
+		key, err := dispatch.ParseKey(id)
+		if err != nil {
+			return err
+		}
+		n := at[key]
+		added[n] = isNew
+		if !isNew && string(digest) != string(rows[n].digest[:]) && conflict == nil {
+			conflict = fmt.Errorf("intent %d: %w", n, &dispatch.ConflictError{Key: key})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, missing(err)
+	}
+	if conflict != nil {
+		return nil, errors.Join(conflict, b.takeBack(ctx, tx, intents, added))
+	}
+	for _, n := range order {
+		b.wake.hint(rows[n].lane)
+	}
+	return added, nil
+}
+
+// takeBack removes what a refused EnqueueMany has added. Nobody else can have
+// seen it: the transaction is still open.
+func (b *Box) takeBack(ctx context.Context, tx pgx.Tx, intents []dispatch.Intent, added []bool) error {
+	var ids []string
+	for n, isNew := range added {
+		if isNew {
+			ids = append(ids, intents[n].Key.String())
+		}
+	}
+	_, err := tx.Exec(ctx, b.sql.takeBack, ids)
+	return err
+}
+
+// MaxMany is how many intents one call of EnqueueMany takes.
+const MaxMany = 10000
+
+// message is an intent as it is stored.
+type message struct {
+	key      dispatch.Key
+	lane     decide.Lane
+	digest   [32]byte
+	intent   dispatch.Intent
+	form     []byte
+	policy   dispatch.Policy
+	senders  string
+	metadata string
+	sender   string
+	to       string
+	country  int
+}
+
+// freeze resolves everything that a message needs for its whole life.
+func (b *Box) freeze(i dispatch.Intent) (message, error) {
+	if i.Route == "" {
+		i.Route = b.only
+		if i.Route == "" {
+			return message{}, &dispatch.FieldError{Field: "Route", Reason: "is empty, and the box has several"}
+		}
+	}
+	i, err := i.Normalize()
+	if err != nil {
+		return message{}, err
+	}
+	r, ok := b.routes[i.Route]
+	if !ok {
+		return message{}, &dispatch.FieldError{Field: "Route", Reason: fmt.Sprintf("%q is not a route of this box", i.Route)}
+	}
+	if i.Provider != "" && !slices.Contains(r.Providers, i.Provider) {
+		return message{}, &dispatch.FieldError{Field: "Provider", Reason: fmt.Sprintf("%q is not on route %q", i.Provider, r.Name)}
+	}
+	senders, err := r.FreezeSenders(i.Content)
+	if err != nil {
+		return message{}, err
+	}
+	if senders != nil && i.Provider != "" && senders[i.Provider] == "" {
+		return message{}, &dispatch.FieldError{Field: "Content.Sender", Reason: "has no registered sender at the pinned provider"}
+	}
+	m := message{key: i.Key, intent: i, policy: r.Policy, form: form.Encode(i.Content)}
+	m.digest = canon.Digest(r.Name, m.form, nil)
+	m.lane = decide.Lane{Route: r.Name, Priority: firstOf(i.Priority, r.Priority, dispatch.Normal), Provider: i.Provider}
+	if m.senders, err = jsonText(senders); err != nil {
+		return message{}, err
+	}
+	if m.metadata, err = jsonText(i.Metadata); err != nil {
+		return message{}, err
+	}
+	if i.OnUnknown.Action != 0 {
+		m.policy.OnUnknown.Action = i.OnUnknown.Action
+	}
+	if i.OnUnknown.After != 0 {
+		m.policy.OnUnknown.After = i.OnUnknown.After
+	}
+	switch c := i.Content.(type) {
+	case dispatch.SMS:
+		m.sender, m.to, m.country = c.Sender, c.To, dispatch.CallingCode(c.To)
+	case dispatch.Email:
+		m.sender, m.to = c.Sender, c.To[0].Email
+	}
+	return m, nil
+}
+
+func firstOf(list ...dispatch.Priority) dispatch.Priority {
+	for _, p := range list {
+		if p != 0 {
+			return p
+		}
+	}
+	return 0
+}
+
+func jsonText(m map[string]string) (string, error) {
+	if len(m) == 0 {
+		return "", nil
+	}
+	b, err := json.Marshal(m)
+	return string(b), err
+}
+
+// valid is the time from the enqueue to the deadline in microseconds, -1 where
+// the deadline is an instant or there is none.
+func (m *message) valid() int64 {
+	d := m.intent.ValidFor
+	if d == 0 {
+		d = m.policy.ValidFor
+	}
+	if d == dispatch.Never || !m.intent.Deadline.IsZero() {
+		return -1
+	}
+	return d.Microseconds()
+}
+
+// numbers and texts are the columns of a message, in the order of the
+// statement's arguments.
+func (m *message) numbers() [9]int64 {
+	return [...]int64{
+		canon.Version, int64(m.intent.Content.Channel()), int64(m.lane.Priority), int64(m.policy.Attempts),
+		int64(m.policy.OnUnknown.Action), m.policy.OnUnknown.After.Microseconds(), int64(m.intent.Notify), int64(m.country), m.valid(),
+	}
+}
+
+func (m *message) texts() [16]string {
+	linked := ""
+	if !m.intent.Linked.IsZero() {
+		linked = m.intent.Linked.String()
+	}
+	return [...]string{
+		m.key.String(), stamp(m.intent.NotBefore), stamp(m.intent.Deadline), m.lane.Route, "", "", m.to, m.sender, m.senders,
+		m.lane.Provider, m.intent.Template.Name, m.intent.Template.Revision, m.intent.TraceParent, m.metadata, "", linked,
+	}
+}
+
+func (m *message) args() []any {
+	n, t := m.numbers(), m.texts()
+	text := func(i int) any {
+		if t[i] == "" {
+			return nil
+		}
+		return t[i]
+	}
+	var valid any
+	if n[8] >= 0 {
+		valid = n[8]
+	}
+	return []any{
+		t[0], n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], text(1), text(2), valid, t[3], m.digest[:], text(4), text(5),
+		text(6), nil, text(7), text(8), text(9), text(10), text(11), text(12), text(13), text(14), text(15), m.form,
+	}
+}
+
+func manyArgs(rows []message, order []int) []any {
+	var n [9][]int64
+	var t [16][]string
+	digest, hash, content := make([][]byte, 0, len(order)), make([][]byte, 0, len(order)), make([][]byte, 0, len(order))
+	for _, at := range order {
+		m := &rows[at]
+		for i, v := range m.numbers() {
+			n[i] = append(n[i], v)
+		}
+		for i, v := range m.texts() {
+			t[i] = append(t[i], v)
+		}
+		digest, hash, content = append(digest, m.digest[:]), append(hash, []byte{}), append(content, m.form)
+	}
+	return []any{
+		t[0], n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], t[1], t[2], n[8], t[3], digest, t[4], t[5],
+		t[6], hash, t[7], t[8], t[9], t[10], t[11], t[12], t[13], t[14], t[15], content,
+	}
+}
+
+// answer reads the row that the statement returns.
+func (m *message) answer(row interface{ Scan(dest ...any) error }) (added bool, err error) {
+	var id, digestKey string
+	var digest []byte
+	if err := row.Scan(&id, &added, &digest, &digestKey); err != nil {
+		return false, missing(err)
+	}
+	if !added && string(digest) != string(m.digest[:]) {
+		return false, &dispatch.ConflictError{Key: m.key}
+	}
+	return added, nil
+}
+
+// missing explains the most likely first error of a new user.
+func missing(err error) error {
+	var pe *pgconn.PgError
+	if errors.As(err, &pe) && (pe.Code == "42P01" || pe.Code == "3F000") { // undefined table, invalid schema
+		return fmt.Errorf("%w: call Box.Migrate: %w", ErrNotMigrated, err)
+	}
+	return err
+}
+
+func defaultLane(r dispatch.Route) decide.Lane {
+	return decide.Lane{Route: r.Name, Priority: firstOf(r.Priority, dispatch.Normal)}
+}

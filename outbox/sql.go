@@ -1,0 +1,123 @@
+package outbox
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Every statement of the package stands in the sql*.go files, in the order of
+// a message's life. {schema} is the quoted schema, the only thing that is ever
+// put into a text; {limit} is a number from a short ladder, since a LIMIT from
+// a parameter is planned as a tenth of the table.
+//
+// Arguments are text, bytea, bigint and arrays of them, cast on the server, so
+// that every exec mode of pgx and every driver of database/sql can send them.
+//
+// Three habits keep the plans the same whatever the statistics say at the
+// moment: the state stands in expressions that have no statistics, rows are
+// reached by ctid = any(array(...)) or by a lateral probe with a limit, and
+// the clock stands in a sub-select, so that it is a constant to the index.
+
+// statements are the texts for one schema.
+type statements struct {
+	enqueue, enqueueMany, takeBack            string
+	lanes, peek, page, load                   string
+	claim                                     map[int]string
+	unclaim, applySent, apply                 string
+	lockMessage, lockQueue, lockParked, truth string
+	evidence, record, unqueue, unpark         string
+	historyOf, statusOf                       string
+}
+
+func render(schema string) statements {
+	in := func(s string) string { return strings.ReplaceAll(s, "{schema}", schema) }
+	st := statements{
+		enqueue: in(enqueueSQL), enqueueMany: in(enqueueManySQL), takeBack: in(takeBackSQL),
+		lanes: in(lanesSQL), peek: in(peekSQL), page: strings.ReplaceAll(in(pageSQL), "{page}", "500"), load: in(loadSQL),
+		claim:   map[int]string{},
+		unclaim: in(unclaimSQL), applySent: in(applySentSQL), apply: in(applySQL),
+		lockMessage: in(lockMessageSQL), lockQueue: in(lockQueueSQL), lockParked: in(lockParkedSQL), truth: in(truthSQL),
+		evidence: in(evidenceSQL), record: in(recordSQL), unqueue: in(unqueueSQL), unpark: in(unparkSQL),
+		historyOf: in(historySQL), statusOf: in(statusSQL),
+	}
+	for _, n := range claimSizes {
+		st.claim[n] = strings.ReplaceAll(in(claimSQL), "{limit}", strconv.Itoa(n))
+	}
+	return st
+}
+
+// claimSizes are the sizes that the engine claims in.
+var claimSizes = []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512}
+
+// quoteSchema validates and quotes a schema's name.
+func quoteSchema(name string) (string, error) {
+	switch {
+	case name == "":
+		return "", errors.New("schema is empty")
+	case len(name) > 63:
+		return "", errors.New("schema is longer than 63 bytes")
+	case !utf8.ValidString(name) || strings.ContainsRune(name, 0):
+		return "", errors.New("schema is not valid UTF-8 without NUL")
+	case strings.HasPrefix(name, "pg_"):
+		return "", errors.New("schema begins with pg_, which Postgres keeps for itself")
+	}
+	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`, nil
+}
+
+// enqueueSelect fills message and queue from the rows of i. A key that is
+// there already is read through an update that changes nothing: it sees, and
+// waits for, a twin of another transaction that this statement's snapshot
+// doesn't hold.
+const enqueueSelect = `, m as (
+    insert into {schema}.message (id, form, channel, priority, budget, on_unknown, on_unknown_after, notify, country,
+        created_at, not_before, deadline, route, digest, digest_key, seal_key, recipient, recipient_hash, sender, senders,
+        pinned, template, template_revision, trace, metadata, supersedes, linked, content)
+    select i.id::uuid, i.form::smallint, i.channel::smallint, i.priority::smallint, i.budget::smallint,
+        i.on_unknown::smallint, i.on_unknown_after, i.notify::smallint, i.country::smallint,
+        i.now, i.not_before::timestamptz, coalesce(i.deadline::timestamptz, i.now + i.valid * interval '1 microsecond'),
+        i.route, i.digest, i.digest_key, i.seal_key, i.recipient, i.recipient_hash, i.sender, i.senders::jsonb,
+        i.pinned, i.template, i.template_revision, i.trace, i.metadata::jsonb, i.supersedes::uuid, i.linked::uuid, i.content
+    from i
+    on conflict (id) do update set id = excluded.id
+    returning id, digest, digest_key, xmax = 0 as added, route, priority, pinned, budget, not_before, deadline
+), q as (
+    insert into {schema}.queue (id, lane, due, deadline, budget)
+    select m.id, m.route || '/' || m.priority || '/' || coalesce(m.pinned, ''),
+        least(greatest(clock_timestamp(), m.not_before), m.deadline), m.deadline, m.budget
+    from m where m.added
+)
+select m.id::text, m.added, m.digest, coalesce(m.digest_key, '') from m`
+
+const enqueueSQL = `with i as (
+    select $1::text as id, $2::bigint as form, $3::bigint as channel, $4::bigint as priority, $5::bigint as budget,
+        $6::bigint as on_unknown, $7::bigint as on_unknown_after, $8::bigint as notify, $9::bigint as country,
+        $10::text as not_before, $11::text as deadline, $12::bigint as valid, $13::text as route, $14::bytea as digest,
+        $15::text as digest_key, $16::text as seal_key, $17::text as recipient, $18::bytea as recipient_hash,
+        $19::text as sender, $20::text as senders, $21::text as pinned, $22::text as template,
+        $23::text as template_revision, $24::text as trace, $25::text as metadata, $26::text as supersedes,
+        $27::text as linked, $28::bytea as content, clock_timestamp() as now
+)` + enqueueSelect
+
+const enqueueManySQL = `with i as (
+    select nullif(id, '') as id, form, channel, priority, budget, on_unknown, on_unknown_after, notify, country,
+        nullif(not_before, '') as not_before, nullif(deadline, '') as deadline, nullif(valid, -1) as valid, route, digest,
+        nullif(digest_key, '') as digest_key, nullif(seal_key, '') as seal_key, nullif(recipient, '') as recipient,
+        nullif(recipient_hash, ''::bytea) as recipient_hash, nullif(sender, '') as sender, nullif(senders, '') as senders,
+        nullif(pinned, '') as pinned, nullif(template, '') as template, nullif(template_revision, '') as template_revision,
+        nullif(trace, '') as trace, nullif(metadata, '') as metadata, nullif(supersedes, '') as supersedes,
+        nullif(linked, '') as linked, content, clock_timestamp() as now
+    from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
+        $9::bigint[], $10::text[], $11::text[], $12::bigint[], $13::text[], $14::bytea[], $15::text[], $16::text[],
+        $17::text[], $18::bytea[], $19::text[], $20::text[], $21::text[], $22::text[], $23::text[], $24::text[],
+        $25::text[], $26::text[], $27::text[], $28::bytea[])
+        as u(id, form, channel, priority, budget, on_unknown, on_unknown_after, notify, country, not_before, deadline, valid,
+        route, digest, digest_key, seal_key, recipient, recipient_hash, sender, senders, pinned, template, template_revision,
+        trace, metadata, supersedes, linked, content)
+)` + enqueueSelect
+
+const takeBackSQL = `with q as (
+    delete from {schema}.queue q where q.id = any($1::text[]::uuid[]) returning q.id
+)
+delete from {schema}.message m where m.id = any(array(select q.id from q))`

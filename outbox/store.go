@@ -1,0 +1,201 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/decide"
+	"github.com/seed-8098fbb7/dispatch/internal/engine"
+)
+
+// store is the engine's Store on Postgres. It holds no connection between
+// calls, and no transaction over a send.
+type store struct {
+	pool *pgxpool.Pool
+	sql  *statements
+}
+
+func (s *store) Lanes(ctx context.Context) ([]string, error) {
+	rows, err := s.pool.Query(ctx, s.sql.lanes)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+func (s *store) Peek(ctx context.Context, lanes []string) (ready []string, next time.Duration, err error) {
+	rows, err := s.pool.Query(ctx, s.sql.peek, lanes)
+	if err != nil {
+		return nil, -1, err
+	}
+	next = -1
+	var lane string
+	var due bool
+	var wait int64
+	_, err = pgx.ForEachRow(rows, []any{&lane, &due, &wait}, func() error {
+		if due {
+			ready = append(ready, lane)
+		}
+		if d := micros(wait); wait >= 0 && (next < 0 || d < next) {
+			next = d
+		}
+		return nil
+	})
+	return ready, next, err
+}
+
+func (s *store) Claim(ctx context.Context, c engine.Claim) ([]engine.Task, error) {
+	text, ok := s.sql.claim[c.Limit]
+	if !ok {
+		return nil, fmt.Errorf("claim of %d rows: no such rung", c.Limit)
+	}
+	rows, err := s.pool.Query(ctx, text, c.Lane.String(), c.Provider, c.Account, int64(c.Encoding), uuidText(c.ID),
+		c.Lease.Microseconds(), c.Window.Microseconds(), nullTime(c.From))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	tasks := make([]engine.Task, 0, c.Limit)
+	for rows.Next() {
+		tasks = append(tasks, engine.Task{Row: decide.Row{
+			Lane: c.Lane, State: dispatch.Sending, Provider: c.Provider, Account: c.Account, Encoding: c.Encoding,
+		}})
+		t := &tasks[len(tasks)-1]
+		var deadline, resolve *time.Time
+		var ledger, senders, metadata *string
+		var action, after int64
+		if err := rows.Scan((*[16]byte)(&t.Key), &t.Due, &t.Claimed, &t.Lease, &deadline, &resolve, &t.Fence, &t.Spent, &t.Budget,
+			&t.Lookups, &ledger, &action, &after, &t.Pinned, &senders, &t.From, &t.Form, &metadata, &t.Trace, &t.Created); err != nil {
+			return nil, err
+		}
+		t.Now = t.Claimed
+		t.Deadline, t.ResolveUntil = timeOf(deadline), timeOf(resolve)
+		t.OnUnknown = onUnknown(action, after)
+		t.Senders, t.Metadata = bytesOf(senders), bytesOf(metadata)
+		if err := ledgerOf(ledger, &t.Ledger); err != nil {
+			return nil, err
+		}
+	}
+	return tasks, rows.Err()
+}
+
+func (s *store) Unclaim(ctx context.Context, id [16]byte) (int, error) {
+	tag, err := s.pool.Exec(ctx, s.sql.unclaim, uuidText(id))
+	return int(tag.RowsAffected()), err
+}
+
+func (s *store) Page(ctx context.Context, lane string, after engine.Cursor, _ int) ([]engine.Task, engine.Cursor, bool, error) {
+	rows, err := s.pool.Query(ctx, s.sql.page, lane, nullTime(after.Due), after.Key.String())
+	if err != nil {
+		return nil, after, false, err
+	}
+	defer rows.Close()
+	parsed, _ := decide.ParseLane(lane)
+	var tasks []engine.Task
+	var n int64
+	for rows.Next() {
+		var last *time.Time
+		var lastID *string
+		var id *[16]byte
+		var due, claimed, lease, deadline, resolve, created *time.Time
+		var fence, spent, budget, lookups, ended, state, encoding, action, micro *int64
+		var provider, account string
+		var ledger, senders *string
+		var pinned *bool
+		t := engine.Task{}
+		if err := rows.Scan(&n, &last, &lastID, &id, &due, &claimed, &lease, &deadline, &resolve, &fence, &spent, &budget,
+			&lookups, &ended, &state, &provider, &account, &encoding, &ledger, &action, &micro, &pinned, &senders, &created, &t.Now); err != nil {
+			return nil, after, false, err
+		}
+		if last != nil {
+			key, err := dispatch.ParseKey(*lastID)
+			if err != nil {
+				return nil, after, false, err
+			}
+			after = engine.Cursor{Due: *last, Key: key}
+		}
+		if id == nil || action == nil {
+			continue
+		}
+		t.Row = decide.Row{
+			Key: *id, Lane: parsed, Pinned: *pinned, State: dispatch.State(*state), Fence: *fence, Spent: int(*spent),
+			Budget: int(*budget), Lookups: int(*lookups), Ended: decide.Ended(*ended), Now: t.Now, Due: *due,
+			Claimed: timeOf(claimed), Lease: timeOf(lease), Deadline: timeOf(deadline), ResolveUntil: timeOf(resolve),
+			Provider: provider, Account: account, Encoding: int16(*encoding), OnUnknown: onUnknown(*action, *micro),
+		}
+		t.Senders, t.Created = bytesOf(senders), timeOf(created)
+		if err := ledgerOf(ledger, &t.Ledger); err != nil {
+			return nil, after, false, err
+		}
+		tasks = append(tasks, t)
+	}
+	return tasks, after, n >= pageRows, rows.Err()
+}
+
+// pageRows is the size of a page; it stands in pageSQL as {page}.
+const pageRows = 500
+
+func (s *store) Load(ctx context.Context, t engine.Task) (engine.Task, error) {
+	var metadata *string
+	err := s.pool.QueryRow(ctx, s.sql.load, t.Key.String(), t.Provider).Scan(&t.Form, &t.From, &metadata, &t.Trace)
+	t.Metadata = bytesOf(metadata)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return t, fmt.Errorf("message %s is in the queue and has no content", t.Key)
+	}
+	return t, err
+}
+
+func ledgerOf(text *string, l *decide.Ledger) error {
+	if text == nil {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(*text), l); err != nil {
+		return fmt.Errorf("ledger of a row can't be read: %w", err)
+	}
+	return nil
+}
+
+func onUnknown(action, after int64) dispatch.OnUnknown {
+	return dispatch.OnUnknown{Action: dispatch.UnknownAction(action), After: micros(after)}
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+func timeOf(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+func bytesOf(s *string) []byte {
+	if s == nil {
+		return nil
+	}
+	return []byte(*s)
+}
+
+// stamp writes a time as text that Postgres reads the same in every session.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+func nullTime(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	s := stamp(t)
+	return &s
+}
+
+func uuidText(id [16]byte) string { return dispatch.Key(id).String() }

@@ -1,0 +1,115 @@
+package outbox
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/engine"
+)
+
+// lookupsAtOnce is how many messages one step of maintenance asks providers
+// about.
+const lookupsAtOnce = 50
+
+// tend is the tender: leases that ended, deadlines, budgets, doubts. Every
+// worker tends every lane; there is no leader, and a move that another worker
+// made first is fenced out.
+func (r *run) tend(ctx context.Context) {
+	for {
+		if r.rest(ctx, nil, r.cfg.SweepInterval); ctx.Err() != nil {
+			return
+		}
+		began := stopwatch()
+		query, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+		asks, moved, err := r.engine.Sweep(query, lookupsAtOnce)
+		done()
+		for _, c := range moved {
+			r.tellSwept(ctx, c)
+		}
+		if err != nil && ctx.Err() == nil {
+			r.log.WarnContext(ctx, "maintenance failed", slog.Any("error", err))
+		}
+		for _, l := range asks {
+			r.send.Go(func() { r.ask(l, began) })
+		}
+		if len(moved) > 0 {
+			r.box.wake.ring() // what was swept may be due at once
+		}
+	}
+}
+
+func (r *run) ask(l engine.Lookup, began watch) {
+	ctx, done := context.WithTimeout(r.cut, r.engine.Timeout(l))
+	defer done()
+	found, err := l.Do(ctx)
+	r.settles <- r.engine.FinishLookup(l, found, err, began.elapsed())
+}
+
+func (r *run) tellSwept(ctx context.Context, c engine.Change) {
+	if c.Record.Kind == engine.KindNone {
+		return
+	}
+	r.log.WarnContext(ctx, "maintenance moved a message", slog.String("key", c.Key.String()), slog.Int64("attempt", c.Fence),
+		slog.Int("rule", int(c.Move.Rule)), slog.String("goal", c.Move.To.String()), slog.String("reason", c.Move.Reason.String()))
+}
+
+// listen rings the bell for each NOTIFY. Its connection may be half open
+// without anybody noticing, which costs latency only: polling goes on. It is
+// looked at every half minute and made anew when it fails.
+func (r *run) listen(ctx context.Context, bell chan<- struct{}) {
+	pause := pacer{most: 30 * time.Second}
+	for ctx.Err() == nil {
+		if err := r.listenOnce(ctx, bell, &pause); err != nil && ctx.Err() == nil {
+			r.log.WarnContext(ctx, "listen failed", slog.Any("error", err))
+		}
+		r.rest(ctx, nil, pause.fail())
+	}
+}
+
+func (r *run) listenOnce(ctx context.Context, bell chan<- struct{}, pause *pacer) error {
+	conn, err := pgx.ConnectConfig(ctx, r.cfg.Listen)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer done()
+		_ = conn.Close(closing)
+	}()
+	if _, err := conn.Exec(ctx, "listen "+pgx.Identifier{r.box.channel()}.Sanitize()); err != nil {
+		return err
+	}
+	pause.reset()
+	for {
+		wait, done := context.WithTimeout(ctx, 30*time.Second)
+		_, err := conn.WaitForNotification(wait)
+		idle := wait.Err() != nil && ctx.Err() == nil
+		done()
+		switch {
+		case idle:
+			if err := conn.Ping(ctx); err != nil {
+				return err
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		// Another process enqueued, on any lane.
+		for _, route := range r.box.list {
+			r.box.wake.hintRoute(route)
+		}
+		select {
+		case bell <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// hintRoute remembers the lane that a route's messages are in by default.
+func (w *wake) hintRoute(r dispatch.Route) {
+	w.hint(defaultLane(r))
+}

@@ -1,0 +1,186 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/engine"
+)
+
+// WorkerConfig says what a worker does. It is copied by NewWorker.
+type WorkerConfig struct {
+	// Providers are bound to the names that the box's routes list. At least
+	// one; each must be on a route.
+	Providers []dispatch.Provider
+	// Slots is how many sends may run at once; 100 where zero.
+	Slots int
+	// Lease is how long a claimed message belongs to this worker; twice the
+	// provider's attempt time-out where zero. It must leave room for an
+	// attempt and half of its time-out.
+	Lease time.Duration
+	// PollInterval is the longest pause between two looks at an idle database;
+	// 1 s where zero, at least 1 ms. Wake and Listen make it matter little.
+	PollInterval time.Duration
+	// SweepInterval is the pause between two steps of maintenance: leases that
+	// ended, deadlines, doubts; 1 s where zero, at least 1 ms.
+	SweepInterval time.Duration
+	// DrainTimeout is how long Run waits for sends that are under way when its
+	// context ends; the longest attempt time-out where zero. Sends that are
+	// cut off then become unknown.
+	DrainTimeout time.Duration
+	// Listen, where set, is a connection of its own on which the worker listens
+	// for the NOTIFY of other processes (Config.Notify). It must be a direct
+	// one: PgBouncer in transaction mode doesn't pass notifications.
+	Listen *pgx.ConnConfig
+	// Logger gets one line for each attempt that was not accepted, and for what
+	// a person should see; slog.Default() where nil. It never gets a recipient
+	// or a text.
+	Logger *slog.Logger
+}
+
+// Worker sends what a box holds. Make it with NewWorker and run it with Run.
+type Worker struct {
+	box    *Box
+	cfg    WorkerConfig
+	engine *engine.Engine
+	log    *slog.Logger
+
+	slots   chan struct{}
+	settles chan engine.Change
+
+	mu      sync.Mutex
+	running bool
+}
+
+// NewWorker checks that providers, routes and times fit together.
+func NewWorker(box *Box, cfg WorkerConfig) (*Worker, error) {
+	if box == nil {
+		return nil, errors.New("outbox: box is nil")
+	}
+	if box.pool == nil {
+		return nil, fmt.Errorf("outbox: worker: %w", ErrNoPool)
+	}
+	if len(cfg.Providers) == 0 {
+		return nil, errors.New("outbox: worker has no providers")
+	}
+	if cfg.Slots < 0 || cfg.Slots > 100_000 {
+		return nil, fmt.Errorf("outbox: worker: %d slots, want 1 to 100000", cfg.Slots)
+	}
+	if cfg.Lease < 0 || cfg.DrainTimeout < 0 {
+		return nil, errors.New("outbox: worker: a time is negative")
+	}
+	cfg.Slots = or(cfg.Slots, 100)
+	cfg.PollInterval = or(cfg.PollInterval, time.Second)
+	cfg.SweepInterval = or(cfg.SweepInterval, time.Second)
+	if cfg.PollInterval < time.Millisecond || cfg.SweepInterval < time.Millisecond {
+		return nil, errors.New("outbox: worker: an interval is below 1 ms")
+	}
+	e, err := engine.New(box.store, engine.Config{
+		Routes: box.list, Providers: cfg.Providers, Lease: cfg.Lease, Random: rand.Int64N,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("outbox: worker: %w", err)
+	}
+	if cfg.DrainTimeout == 0 {
+		for _, p := range cfg.Providers {
+			cfg.DrainTimeout = max(cfg.DrainTimeout, p.Contract().AttemptTimeout())
+		}
+	}
+	w := &Worker{box: box, cfg: cfg, engine: e, log: cfg.Logger}
+	if w.log == nil {
+		w.log = slog.Default()
+	}
+	w.slots = make(chan struct{}, cfg.Slots)
+	w.settles = make(chan engine.Change, cfg.Slots)
+	return w, nil
+}
+
+func or[T comparable](v, zero T) T {
+	var none T
+	if v == none {
+		return zero
+	}
+	return v
+}
+
+// Run claims, sends and settles until ctx ends, then drains: nothing new is
+// claimed, what was claimed and not begun goes back uncounted, sends that are
+// under way finish, or are cut off after DrainTimeout and become unknown, and
+// every outcome is written. It returns nil then. It returns an error at once
+// where the schema can't be used. A database that can't be reached later is
+// waited for. All its goroutines have ended when it returns.
+func (w *Worker) Run(ctx context.Context) error {
+	w.mu.Lock()
+	if w.running {
+		w.mu.Unlock()
+		return errors.New("outbox: worker runs already")
+	}
+	w.running = true
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.running = false
+	}()
+	if err := w.box.Validate(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("outbox: worker: %w", err)
+	}
+	r := run{Worker: w}
+	return r.run(ctx)
+}
+
+// run is one Run. Its goroutines, and what ends each:
+//
+//	claimer   ctx
+//	sender    one for each claimed task; sends end with the attempt's time-out,
+//	          or with cut, DrainTimeout after ctx
+//	tender    ctx; the look-ups that it asks end as sends do
+//	listener  ctx
+//	auditor   one for each failed claim; its lease, or ctx
+//	settler   the end of all of the above
+type run struct {
+	*Worker
+	work sync.WaitGroup // claimer, tender, listener, auditors
+	send sync.WaitGroup // senders
+	cut  context.Context
+}
+
+func (r *run) run(ctx context.Context) error {
+	cut, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	r.cut = cut //nolint:containedctx,fatcontext // it lives as long as the run
+	bell, leave := r.box.wake.join()
+	defer leave()
+
+	r.work.Go(func() { r.claim(ctx, bell) })
+	r.work.Go(func() { r.tend(ctx) })
+	if r.cfg.Listen != nil {
+		r.work.Go(func() { r.listen(ctx, bell) })
+	}
+	settled := make(chan struct{})
+	go func() {
+		defer close(settled)
+		r.settle()
+	}()
+
+	<-ctx.Done()
+	limit := time.AfterFunc(r.cfg.DrainTimeout, stop)
+	r.work.Wait()
+	r.send.Wait()
+	limit.Stop()
+	close(r.settles)
+	<-settled
+	r.settles = make(chan engine.Change, r.cfg.Slots) // for another Run
+	return nil
+}
