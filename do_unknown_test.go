@@ -72,7 +72,7 @@ func TestDoStopsAtALaterUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, i := newVendor(t, deduping(0), status(429), silence), sms()
 		_, err := dispatch.Do(t.Context(), v, tick(8), i)
-		ended(t, err, dispatch.ErrUnknown, i, 2)
+		_ = ended(t, err, dispatch.ErrUnknown, i, 2)
 		assert.Equal(t, 1+10*time.Second, time.Since(v.start))
 	})
 }
@@ -198,13 +198,13 @@ func TestDoRefusalWhileOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a first refusal needs no proof
 		v, i := newVendor(t, undeduped, own(400)), sms()
 		_, err := dispatch.Do(t.Context(), v, tick(8), i)
-		ended(t, err, dispatch.ErrRejected, i, 1)
+		_ = ended(t, err, dispatch.ErrRejected, i, 1)
 	})
 	synctest.Test(t, func(t *testing.T) { // 401 is not "the message's" because a route's Classify says so
 		v, i, r := newVendor(t, proves, own(500), own(401)), sms(), tick(8)
 		r.Classify = dispatch.Conservative
 		_, err := dispatch.Do(t.Context(), v, r, i)
-		ended(t, err, dispatch.ErrUnknown, i, 2)
+		_ = ended(t, err, dispatch.ErrUnknown, i, 2)
 	})
 }
 
@@ -224,7 +224,7 @@ func TestDoUnknownKeepsItsBudgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // attempts, B061: a cached 500 is replayed for ever
 		v, i := newVendor(t, deduping(24*time.Hour), repeat(3, status(500))...), sms()
 		_, err := dispatch.Do(t.Context(), v, tick(3), i)
-		ended(t, err, dispatch.ErrUnknown, i, 3)
+		_ = ended(t, err, dispatch.ErrUnknown, i, 3)
 	})
 	synctest.Test(t, func(t *testing.T) { // the caller's time: it may go on later under the same key
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
@@ -241,7 +241,7 @@ func TestDoUnknownKeepsItsBudgets(t *testing.T) {
 		defer cancel()
 		v, i := newVendor(t, deduping(24*time.Hour), silence), sms()
 		_, err := dispatch.Do(ctx, v, tick(8), i)
-		ended(t, err, dispatch.ErrUnknown, i, 1)
+		_ = ended(t, err, dispatch.ErrUnknown, i, 1)
 		assert.Equal(t, 5*time.Second, time.Since(v.start))
 	})
 	synctest.Test(t, func(t *testing.T) { // the message's time

@@ -115,17 +115,19 @@ func TestParseKey(t *testing.T) {
 }
 
 func TestKeyText(t *testing.T) {
-	in := struct{ Key dispatch.Key }{dispatch.NewKey()}
+	in := struct {
+		Key dispatch.Key `json:"key"`
+	}{dispatch.NewKey()}
 	b, err := json.Marshal(in)
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"Key":"`+in.Key.String()+`"}`, string(b))
+	assert.JSONEq(t, `{"key":"`+in.Key.String()+`"}`, string(b))
 	out := in
 	out.Key = dispatch.Key{}
 	require.NoError(t, json.Unmarshal(b, &out))
 	assert.Equal(t, in, out)
 
 	before := out
-	require.Error(t, json.Unmarshal([]byte(`{"Key":"00000000-0000-0000-0000-000000000000"}`), &out))
+	require.Error(t, json.Unmarshal([]byte(`{"key":"00000000-0000-0000-0000-000000000000"}`), &out))
 	assert.Equal(t, before, out, "a refused text changes nothing")
 }
 

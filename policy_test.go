@@ -27,8 +27,12 @@ func TestPolicyDefaults(t *testing.T) {
 
 func TestPolicyValidate(t *testing.T) {
 	for _, p := range []dispatch.Policy{
-		{}, dispatch.SMSPolicy(), dispatch.EmailPolicy(), {Attempts: 100}, {ValidFor: dispatch.Never},
-		{Backoff: dispatch.Backoff{Base: 1, Cap: 1}}, {Backoff: dispatch.Backoff{Base: dispatch.MaxFloor, Cap: dispatch.MaxFloor}},
+		{},
+		dispatch.SMSPolicy(), dispatch.EmailPolicy(),
+		{Attempts: 100},
+		{ValidFor: dispatch.Never},
+		{Backoff: dispatch.Backoff{Base: 1, Cap: 1}},
+		{Backoff: dispatch.Backoff{Base: dispatch.MaxFloor, Cap: dispatch.MaxFloor}},
 	} {
 		assert.NoError(t, p.Validate(), "%+v", p)
 	}

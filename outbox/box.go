@@ -22,6 +22,7 @@ import (
 
 	"github.com/seed-8098fbb7/dispatch"
 	"github.com/seed-8098fbb7/dispatch/internal/decide"
+	"github.com/seed-8098fbb7/dispatch/internal/engine"
 )
 
 // Config declares a box. It is copied by New.
@@ -55,7 +56,7 @@ type Box struct {
 // Errors of a box.
 var (
 	// ErrNotFound: the box has no message with this key.
-	ErrNotFound = errors.New("no message with this key")
+	ErrNotFound = engine.ErrNotFound
 	// ErrNoPool: the box was made without a pool and can only enqueue.
 	ErrNoPool = errors.New("box has no pool")
 	// ErrNotMigrated: the schema lacks a migration of this release.

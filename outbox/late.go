@@ -3,9 +3,9 @@ package outbox
 import (
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
-	"fmt"
-	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -14,137 +14,149 @@ import (
 	"github.com/seed-8098fbb7/dispatch/internal/engine"
 )
 
-// locked is what a locked move finds.
-type locked struct {
-	state    dispatch.State
-	fence    int64 // of the row in queue or parked
-	provider string
-	account  string
-	queued   bool
-	parked   bool
-	first    string      // the first acceptance: provider, account and id
-	kind     engine.Kind // of the evidence for the fence in question
-	outcome  dispatch.Outcome
-	ref      string
-}
-
-// lock takes the locks of a locked move and reads what it decides on. A settle
-// or a claim that holds the queue row is waited for; one that comes later finds
-// another state and is fenced out.
-func (s *store) lock(ctx context.Context, tx pgx.Tx, key dispatch.Key, fence int64) (l locked, err error) {
-	id := key.String()
-	var budget int64
-	if err := tx.QueryRow(ctx, s.sql.lockMessage, id).Scan(&budget); err != nil {
-		if errors.Is(err, pgx.ErrNoRows) {
-			return l, ErrNotFound
-		}
-		return l, err
-	}
-	var state int64
-	scan := func(text string) (bool, error) {
-		err := tx.QueryRow(ctx, text, id).Scan(&state, &l.fence, &l.provider, &l.account)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return false, nil
-		}
-		return err == nil, err
-	}
-	if l.queued, err = scan(s.sql.lockQueue); err != nil {
-		return l, err
-	}
-	if !l.queued {
-		if l.parked, err = scan(s.sql.lockParked); err != nil {
-			return l, err
-		}
-	}
-	var final, kind, outcome int64
-	err = tx.QueryRow(ctx, s.sql.truth, id, fence).Scan(&final, &l.first, &kind, &outcome, &l.ref)
-	l.kind, l.outcome, l.state = engine.Kind(kind), dispatch.Outcome(outcome), dispatch.State(final)
-	if l.queued || l.parked {
-		l.state = dispatch.State(state)
-	}
-	return l, err
-}
-
-// Late records a change that was fenced out, and lets an acceptance settle the
-// row from any state.
-//
-// The interleavings: the sweeper took the row, and it waits, was claimed again,
-// was settled, or was parked since; or this is our own settle, whose commit was
-// done and whose answer was lost. The message row's lock makes all of them
-// happen before or after this transaction.
-func (s *store) Late(ctx context.Context, c engine.Change) (res engine.Result, err error) {
-	err = pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		res, err = s.late(ctx, tx, c)
-		return err
+// Edit makes a locked move in a transaction of its own.
+func (s *store) Edit(ctx context.Context, key dispatch.Key, fence int64, decide func(engine.View) (engine.Edit, error)) error {
+	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		return s.edit(ctx, tx, key, fence, decide)
 	})
-	if errors.Is(err, ErrNotFound) { // retention removed it; nothing is left to settle
-		return engine.Result{Status: engine.Fenced}, nil
-	}
+}
+
+// edit makes a locked move: the message row, then the queue row, then the
+// parked one, each lock a statement of its own, so that each reads what the
+// one that held it before has left.
+func (s *store) edit(ctx context.Context, tx pgx.Tx, key dispatch.Key, fence int64, decide func(engine.View) (engine.Edit, error)) error {
+	v, err := s.view(ctx, tx, key, fence)
 	if err != nil {
-		return engine.Result{}, fmt.Errorf("record late outcome: %w", err)
+		return err
 	}
-	return res, nil
-}
-
-func (s *store) late(ctx context.Context, tx pgx.Tx, c engine.Change) (engine.Result, error) {
-	l, err := s.lock(ctx, tx, c.Key, c.Fence)
+	edit, err := decide(v)
 	if err != nil {
-		return engine.Result{}, err
+		return err
 	}
-	r := c.Record
-	ok := r.Verdict.Outcome == dispatch.OK
-	if r.Kind == engine.KindAttempt && l.kind == engine.KindAttempt && l.outcome == r.Verdict.Outcome && l.ref == label(r.ProviderID, 300) {
-		return engine.Result{Status: engine.Applied, State: l.state}, nil // our own commit, done
-	}
-	if r.Kind == engine.KindAttempt && l.kind != engine.KindNone {
-		r.Kind = engine.KindLate
-	}
-	res := engine.Result{Status: engine.Applied, State: l.state}
-	move := decide.RuleStale
-	if ok {
-		move, res.Double = truthRule(l, r)
-		res.State = dispatch.Sent
-		if err := s.settleTruth(ctx, tx, c.Key, l, c.Fence); err != nil {
-			return engine.Result{}, err
-		}
-	}
-	_, err = tx.Exec(ctx, s.sql.record, c.Key.String(), c.Fence, int64(r.Kind), int64(move), int64(res.State), int64(r.Verdict.Outcome),
-		int64(r.Verdict.Scope), int64(r.Evidence.Stage), r.Verdict.Floor.Microseconds(), r.Provider, r.Account, label(r.ProviderID, 300),
-		int64(r.Evidence.Status), label(r.Evidence.Code, 100), label(r.Verdict.Reason, 300), label(r.Evidence.Reason, 500),
-		r.Took.Milliseconds(), hex.EncodeToString(r.Evidence.Request), label(r.Actor, 200), label(r.Why, 1000))
-	return res, err
-}
-
-// truthRule is the row of the table for an acceptance that comes late. A second
-// acceptance is raised when it names another provider, account or id: at the
-// same provider, it doesn't dedupe or the proof of absence was wrong.
-func truthRule(l locked, r engine.Record) (rule decide.Rule, double bool) {
-	at, id := r.Provider+" "+r.Account+" ", label(r.ProviderID, 300)
-	first, same := strings.CutPrefix(l.first, at)
-	switch {
-	case l.first != "" && (!same || id != "" && first != "" && id != first): // no id compares with any
-		return decide.RuleDouble, true
-	case l.state == dispatch.Sending:
-		return decide.RuleTruthSending, false
-	}
-	return decide.RuleTruth, false
-}
-
-// settleTruth takes the row out of motion. A send that is under way gets its
-// one evidence row here: its worker will find itself fenced out, or is dead.
-func (s *store) settleTruth(ctx context.Context, tx pgx.Tx, key dispatch.Key, l locked, fence int64) error {
-	if l.state == dispatch.Sending && l.fence != fence {
-		if _, err := tx.Exec(ctx, s.sql.evidence, key.String(), l.fence, l.provider, l.account); err != nil {
+	if edit.Write {
+		if err := s.rewrite(ctx, tx, v, edit.Row); err != nil {
 			return err
 		}
 	}
-	if l.queued {
-		_, err := tx.Exec(ctx, s.sql.unqueue, key.String())
-		return err
-	}
-	if l.parked {
-		_, err := tx.Exec(ctx, s.sql.unpark, key.String())
-		return err
+	for _, entry := range edit.Entries {
+		if err := s.enter(ctx, tx, key, entry); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+func (s *store) view(ctx context.Context, tx pgx.Tx, key dispatch.Key, fence int64) (v engine.View, err error) {
+	id := key.String()
+	v.Key = key
+	var priority, budget, action, after int64
+	var pinned string
+	err = tx.QueryRow(ctx, s.sql.lockMessage, id).Scan(&v.Lane.Route, &priority, &pinned, &budget, &action, &after, &v.Scrubbed)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return v, engine.ErrNotFound
+	}
+	if err != nil {
+		return v, err
+	}
+	v.Lane.Priority, v.Lane.Provider, v.Pinned = dispatch.Priority(priority), pinned, pinned != ""
+	v.Budget, v.OnUnknown = int(budget), onUnknown(action, after)
+	found, err := s.lockRow(ctx, tx, s.sql.lockQueue, &v)
+	if err == nil && !found {
+		found, err = s.lockRow(ctx, tx, s.sql.lockParked, &v)
+	}
+	if err != nil {
+		return v, err
+	}
+	return v, s.known(ctx, tx, &v, fence, found)
+}
+
+// lockRow locks and reads the row in queue or in parked.
+func (s *store) lockRow(ctx context.Context, tx pgx.Tx, text string, v *engine.View) (bool, error) {
+	var state, reason, spent, lookups, ended, encoding int64
+	var lane string
+	var ledger *string
+	var due, claimed, lease, deadline, resolve *time.Time
+	err := tx.QueryRow(ctx, text, v.Key.String()).Scan(&state, &reason, &v.Fence, &spent, &lookups, &ended, &encoding, &v.Provider,
+		&v.Account, &lane, &ledger, &due, &claimed, &lease, &deadline, &resolve)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	v.State, v.Reason, v.Spent, v.Lookups = dispatch.State(state), dispatch.Reason(reason), int(spent), int(lookups)
+	v.Ended, v.Encoding = decide.Ended(ended), int16(encoding)
+	v.Due, v.Claimed, v.Lease, v.Deadline, v.ResolveUntil = timeOf(due), timeOf(claimed), timeOf(lease), timeOf(deadline), timeOf(resolve)
+	if l, ok := decide.ParseLane(lane); ok {
+		v.Lane = l
+	}
+	return true, ledgerOf(ledger, &v.Ledger)
+}
+
+// known reads what the history says: how it ended, the first acceptance, and
+// the evidence of the fence in question; and the clock, with all locks held.
+func (s *store) known(ctx context.Context, tx pgx.Tx, v *engine.View, fence int64, live bool) error {
+	var final, last, kind, outcome int64
+	var first engine.Truth
+	var accepted bool
+	err := tx.QueryRow(ctx, s.sql.known, v.Key.String(), fence).Scan(&final, &last, &accepted, &first.Provider, &first.Account, &first.ID,
+		&kind, &outcome, &v.Seen.ProviderID, &v.Now)
+	if err != nil {
+		return err
+	}
+	if accepted {
+		v.First = &first
+	}
+	v.Seen.Kind, v.Seen.Verdict.Outcome = engine.Kind(kind), dispatch.Outcome(outcome)
+	if !live {
+		v.State, v.Fence = dispatch.State(final), last
+	}
+	return nil
+}
+
+// rewrite puts the row where its state belongs. A row that is being sent is
+// its worker's: only its end is marked.
+func (s *store) rewrite(ctx context.Context, tx pgx.Tx, v engine.View, r decide.Row) error {
+	id := r.Key.String()
+	if v.State == dispatch.Sending && r.State == dispatch.Sending {
+		_, err := tx.Exec(ctx, s.sql.markEnded, id, int64(r.Ended))
+		return err
+	}
+	if _, err := tx.Exec(ctx, s.sql.unqueue, id); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, s.sql.unpark, id); err != nil {
+		return err
+	}
+	ledger := ""
+	if len(r.Ledger) > 0 {
+		b, err := json.Marshal(r.Ledger)
+		if err != nil {
+			return err
+		}
+		ledger = string(b)
+	}
+	text := ""
+	switch r.State {
+	case dispatch.Pending, dispatch.InDoubt:
+		text = s.sql.requeue
+	case dispatch.Held, dispatch.Dead:
+		text = s.sql.repark
+	case dispatch.Sending, dispatch.Sent, dispatch.Cancelled:
+		return nil
+	}
+	leg, _ := r.Ledger.Leg(r.Provider, r.Account)
+	_, err := tx.Exec(ctx, text, id, r.Lane.String(), nullTime(r.Due), nullTime(r.Deadline), nullTime(r.ResolveUntil), nullTime(leg.First),
+		r.Fence, int64(r.State), int64(r.Reason), int64(r.Spent), int64(r.Budget), int64(r.Encoding), int64(r.Lookups),
+		int64(r.Ledger.Count(decide.Open)), int64(r.Ledger.Count(decide.Waived)), int64(r.Ended), r.Provider, r.Account, ledger)
+	return err
+}
+
+func (s *store) enter(ctx context.Context, tx pgx.Tx, key dispatch.Key, e engine.Entry) error {
+	r := e.Record
+	_, err := tx.Exec(ctx, s.sql.record, key.String(), e.Fence, int64(r.Kind), int64(e.Rule), int64(e.State), int64(e.Reason),
+		int64(r.Verdict.Outcome), int64(r.Verdict.Scope), int64(r.Evidence.Stage), r.Verdict.Floor.Microseconds(), r.Provider, r.Account,
+		label(r.ProviderID, 300), int64(r.Evidence.Status), label(r.Evidence.Code, 100), label(r.Verdict.Reason, 300),
+		label(r.Evidence.Reason, 500), r.Took.Milliseconds(), hex.EncodeToString(r.Evidence.Request), label(r.Actor, 200), label(r.Why, 1000))
+	return err
 }

@@ -26,8 +26,9 @@ type statements struct {
 	lanes, peek, page, load                   string
 	claim                                     map[int]string
 	unclaim, applySent, apply                 string
-	lockMessage, lockQueue, lockParked, truth string
-	evidence, record, unqueue, unpark         string
+	lockMessage, lockQueue, lockParked, known string
+	markEnded, requeue, repark                string
+	record, unqueue, unpark                   string
 	historyOf, statusOf                       string
 }
 
@@ -38,8 +39,8 @@ func render(schema string) statements {
 		lanes: in(lanesSQL), peek: in(peekSQL), page: strings.ReplaceAll(in(pageSQL), "{page}", "500"), load: in(loadSQL),
 		claim:   map[int]string{},
 		unclaim: in(unclaimSQL), applySent: in(applySentSQL), apply: in(applySQL),
-		lockMessage: in(lockMessageSQL), lockQueue: in(lockQueueSQL), lockParked: in(lockParkedSQL), truth: in(truthSQL),
-		evidence: in(evidenceSQL), record: in(recordSQL), unqueue: in(unqueueSQL), unpark: in(unparkSQL),
+		lockMessage: in(lockMessageSQL), lockQueue: in(lockQueueSQL), lockParked: in(lockParkedSQL), known: in(knownSQL),
+		markEnded: in(markEndedSQL), requeue: in(requeueSQL), repark: in(reparkSQL), record: in(recordSQL), unqueue: in(unqueueSQL), unpark: in(unparkSQL),
 		historyOf: in(historySQL), statusOf: in(statusSQL),
 	}
 	for _, n := range claimSizes {

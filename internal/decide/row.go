@@ -170,6 +170,7 @@ type Row struct {
 	Lane    Lane
 	Pinned  bool // the lane's provider is the intent's own choice
 	State   dispatch.State
+	Reason  dispatch.Reason // of a parked row
 	Fence   int64
 	Spent   int
 	Budget  int

@@ -120,7 +120,7 @@ func (e *Engine) Settle(ctx context.Context, changes []Change) (results []Result
 			if k := changes[i].Record.Kind; k != KindAttempt && k != KindLookup {
 				continue // a hand-back that came too late: the sweeper has it
 			}
-			if results[i], err = e.store.Late(ctx, changes[i]); err != nil {
+			if results[i], err = e.late(ctx, changes[i]); err != nil {
 				return nil, nil, err
 			}
 		}

@@ -6,6 +6,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/seed-8098fbb7/dispatch"
@@ -13,7 +14,7 @@ import (
 )
 
 // Store is what the engine needs of a database. All times in it are the
-// database's. An error of Claim, Apply or Late means that it can't be known
+// database's. An error of Claim, Apply or Edit means that it can't be known
 // whether the call took effect.
 type Store interface {
 	// Lanes returns all lanes that hold rows, known to this worker or not.
@@ -31,9 +32,12 @@ type Store interface {
 	// the row still has the fence and state that the change was made from. It
 	// returns one result for each, in the same order.
 	Apply(ctx context.Context, changes []Change) ([]Result, error)
-	// Late records what a fenced-out change knows, with the row locked: its
-	// evidence, and for an acceptance the move to sent. Rules 18, 38, 39, 40.
-	Late(ctx context.Context, c Change) (Result, error)
+	// Edit makes a locked move: it locks the message's rows, waiting for
+	// whoever holds them, reads them, and carries out what decide returns, in
+	// one transaction. fence names the send whose evidence View.Seen is about.
+	// ErrNotFound where there is no such message. An error of decide is
+	// returned as it is, and nothing is written.
+	Edit(ctx context.Context, key dispatch.Key, fence int64, decide func(View) (Edit, error)) error
 	// Page returns the due rows of a lane behind the cursor that are not
 	// leased and that a claim would not take, and the cursor to go on from; ok
 	// is false at the end.
@@ -138,4 +142,40 @@ type Result struct {
 	Now time.Time
 	// Double tells that the message was accepted more than once.
 	Double bool
+}
+
+// ErrNotFound: there is no message with this key.
+var ErrNotFound = errors.New("no message with this key")
+
+// View is what a locked move sees. Row.State is one of all seven.
+type View struct {
+	decide.Row
+	Scrubbed bool
+	// First is the first acceptance that is known, nil where there is none.
+	First *Truth
+	// Seen is the evidence for the fence in question; its Kind is KindNone
+	// where there is none.
+	Seen Record
+}
+
+// Truth is an acceptance.
+type Truth struct{ Provider, Account, ID string }
+
+// Edit is what a locked move does.
+type Edit struct {
+	// Row is what the row becomes where Write is set. For a row that is being
+	// sent, only Ended is written.
+	Row   decide.Row
+	Write bool
+	// Entries go into the history.
+	Entries []Entry
+}
+
+// Entry is a row of the history.
+type Entry struct {
+	Fence  int64
+	Rule   decide.Rule
+	State  dispatch.State
+	Reason dispatch.Reason
+	Record Record
 }

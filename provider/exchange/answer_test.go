@@ -106,7 +106,7 @@ func TestNoAnswer(t *testing.T) {
 func TestBodyBound(t *testing.T) {
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
-	_, err := io.CopyN(z, zeros{}, 64<<20)
+	_, err := io.CopyN(z, zeros{}, 8<<20)
 	require.NoError(t, err)
 	require.NoError(t, z.Close())
 	for name, write := range map[string]func(w io.Writer) error{

@@ -106,7 +106,10 @@ func (c *conn) read(req *http.Request, deadline time.Time) (*http.Response, erro
 		if err != nil {
 			return nil, err
 		}
-		if s := resp.StatusCode; s < 100 || s > 199 || s == http.StatusSwitchingProtocols {
+		switch s := resp.StatusCode; {
+		case s < 100: // "000" is let through
+			return nil, errors.New("answer's status is none")
+		case s > 199 || s == http.StatusSwitchingProtocols:
 			return resp, nil
 		}
 	}

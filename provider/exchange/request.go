@@ -88,6 +88,9 @@ func prepare(r Request) (*prepared, error) {
 	if r.Key == "" {
 		return p, nil
 	}
+	if len(p.header[http.CanonicalHeaderKey(r.KeyHeader)]) > 0 {
+		return nil, errors.New("key's header is set twice")
+	}
 	return p, p.add(http.Header{r.KeyHeader: {r.Key}})
 }
 

@@ -27,6 +27,7 @@ func TestRefusedHere(t *testing.T) {
 		"header with NUL":            func(r *exchange.Request) { r.Header = http.Header{"X-A": {"hunter2\x00"}} },
 		"key with a newline":         func(r *exchange.Request) { r.Key = "a\nb" },
 		"key without a name":         func(r *exchange.Request) { r.KeyHeader = "" },
+		"key twice":                  func(r *exchange.Request) { r.Auth = http.Header{"idempotency-key": {"k-2"}} },
 		"header's name with a blank": func(r *exchange.Request) { r.Header = http.Header{"X A": {"b"}} },
 		"header's name empty":        func(r *exchange.Request) { r.Header = http.Header{"": {"b"}} },
 		"length":                     func(r *exchange.Request) { r.Header = http.Header{"content-length": {"1"}} },

@@ -24,8 +24,8 @@ const (
 	HalfHeader             // closed in the middle of the header
 	HalfBody               // closed in the middle of the body
 	Stall                  // silence from the middle of the body on
-	Flood                  // the body never ends
-	Bomb                   // the body is 1 KiB of gzip that unpacks to a MiB, a thousand times
+	Flood                  // the body never ends; a client that reads 64 MiB of it is let go
+	Bomb                   // a body of gzip, a KiB for each MiB that it unpacks to, 256 of them
 )
 
 // Fault is what goes wrong with a call. The zero Fault is nothing: the
@@ -100,7 +100,12 @@ func (v *Vendor) serve(w http.ResponseWriter, r *http.Request) {
 	defer v.busy.Done()
 	now := time.Now()
 	if key := v.opts.Shape.LookupKey(r); key != "" {
-		reply(w, v.lookup(key))
+		a, f := v.lookup(key)
+		v.wait(r, f.Delay)
+		v.send(w, r, f.Wire, a)
+		if f.Wire != Reply && f.Wire != Bomb {
+			panic(http.ErrAbortHandler)
+		}
 		return
 	}
 	var body []byte
@@ -117,7 +122,13 @@ func (v *Vendor) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	a := v.decide(c, f, body)
 	v.wait(r, f.Delay)
-	v.send(w, r, f.Wire, a)
+	wrote := v.send(w, r, f.Wire, a)
+	v.mu.Lock()
+	c.Wrote = wrote
+	v.mu.Unlock()
+	if f.Wire != Reply && f.Wire != Bomb {
+		panic(http.ErrAbortHandler) // closes the connection
+	}
 }
 
 // readAll reads the body, or aborts where the client left in the middle: what
@@ -146,44 +157,46 @@ func (v *Vendor) wait(r *http.Request, d time.Duration) {
 	}
 }
 
-func reply(w http.ResponseWriter, a Answer) {
+func reply(w http.ResponseWriter, a Answer) int {
 	maps.Copy(w.Header(), a.Header)
 	w.WriteHeader(a.Status)
-	_, _ = w.Write(a.Body) // the client left: nobody to tell
+	n, _ := w.Write(a.Body) // the client left: nobody to tell
+	return n
 }
 
-// send lets the answer travel. ErrAbortHandler closes the connection.
-func (v *Vendor) send(w http.ResponseWriter, r *http.Request, wire Wire, a Answer) {
+// send lets the answer travel and tells how much of its body did.
+func (v *Vendor) send(w http.ResponseWriter, r *http.Request, wire Wire, a Answer) int {
 	switch wire {
 	case Reply:
-		reply(w, a)
-		return
+		return reply(w, a)
 	case Hang:
 		v.wait(r, time.Hour)
 	case HalfBody, Stall:
 		w.Header().Set("Content-Length", strconv.Itoa(2*len(a.Body)+2))
-		reply(w, a)
+		n := reply(w, a)
 		_ = http.NewResponseController(w).Flush() // the client left: nobody to tell
 		if wire == Stall {
 			v.wait(r, time.Hour)
 		}
+		return n
 	case Flood:
-		reply(w, a)
-		for block := bytes.Repeat([]byte(" "), 4<<10); r.Context().Err() == nil; {
-			if _, err := w.Write(block); err != nil {
+		n := reply(w, a)
+		for block := bytes.Repeat([]byte(" "), 32<<10); n < 64<<20; {
+			m, err := w.Write(block)
+			if n += m; err != nil {
 				break
 			}
 		}
+		return n
 	case Bomb:
 		a.Header.Set("Content-Encoding", "gzip")
-		a.Body = bytes.Repeat(mebibyte(), 1000)
-		reply(w, a)
-		return
+		a.Body = bytes.Repeat(mebibyte(), 256)
+		return reply(w, a)
 	case HalfHeader, Reset:
 		half(w, a, wire)
 	case Drop, DropUnread:
 	}
-	panic(http.ErrAbortHandler)
+	return 0
 }
 
 // half takes the connection over, to write half a header or to reset it.

@@ -67,14 +67,18 @@ func (v *Vendor) decide(c *Call, f Fault, body []byte) Answer {
 	return f.answer(shape.Accepted(a.id, false))
 }
 
-// lookup answers a look-up.
-func (v *Vendor) lookup(key string) Answer {
+// lookup answers a look-up and says how the answer travels.
+func (v *Vendor) lookup(key string) (Answer, Fault) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if a := v.ledger[key]; a != nil && a.id != "" && time.Since(a.first) >= v.opts.Lag {
-		return v.opts.Shape.Found(a.id)
+	var f Fault
+	if v.opts.LookupFault != nil {
+		f = v.opts.LookupFault(key)
 	}
-	return v.opts.Shape.Missing()
+	if a := v.ledger[key]; a != nil && a.id != "" && time.Since(a.first) >= v.opts.Lag {
+		return f.answer(v.opts.Shape.Found(a.id)), f
+	}
+	return f.answer(v.opts.Shape.Missing()), f
 }
 
 func (v *Vendor) report(w http.ResponseWriter, r *http.Request) {

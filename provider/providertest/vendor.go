@@ -35,6 +35,8 @@ type Options struct {
 	// Fault chooses what goes wrong with a call; nil means nothing. It is
 	// called for one call at a time and must not call the vendor.
 	Fault func(Call) Fault
+	// LookupFault is the same for look-ups; Refuse means nothing there.
+	LookupFault func(key string) Fault
 }
 
 // Call is one request, other than for the ledger or a look-up.
@@ -53,6 +55,8 @@ type Call struct {
 	Body []byte
 	// Remote is the client's end of the connection.
 	Remote string
+	// Wrote is how many bytes of an answer's body were written.
+	Wrote int
 }
 
 // Vendor is a messaging vendor on a loopback socket. It is safe for
@@ -183,6 +187,13 @@ func (v *Vendor) SetFault(f func(Call) Fault) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.opts.Fault = f
+}
+
+// SetLookupFault changes what goes wrong with look-ups.
+func (v *Vendor) SetLookupFault(f func(key string) Fault) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.opts.LookupFault = f
 }
 
 // Script returns an Options.Fault that gives the faults to the calls, in
