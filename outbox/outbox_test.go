@@ -15,8 +15,6 @@ import (
 	"github.com/seed-8098fbb7/dispatch/outbox/outboxtest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
-
 // quick is a policy whose waits don't keep a test waiting.
 func quick() dispatch.Policy {
 	p := dispatch.SMSPolicy()

@@ -81,18 +81,8 @@ func New(store Store, cfg Config) (*Engine, error) {
 }
 
 func checkContract(c dispatch.Contract, lease time.Duration) error {
-	if err := dispatch.ValidName(c.Name); err != nil {
-		return fmt.Errorf("provider %q: name %w", c.Name, err)
-	}
-	if c.Timeout < 0 || c.AttemptTimeout() > time.Hour {
-		return fmt.Errorf("provider %q: attempt time-out %v, want at most an hour", c.Name, c.Timeout)
-	}
-	if c.Dedupe.Window < 0 || c.Search.Lag < 0 || c.Echo.Grace < 0 || c.Encoding < 0 {
-		return fmt.Errorf("provider %q: its contract has a negative window, lag, grace or encoding", c.Name)
-	}
-	const most = 10 * 366 * 24 * time.Hour
-	if c.Dedupe.Window > most || c.Search.Lag > most || c.Echo.Grace > most {
-		return fmt.Errorf("provider %q: its contract has a window, lag or grace above ten years", c.Name)
+	if err := c.Validate(); err != nil {
+		return err
 	}
 	if lease != 0 && lease < c.AttemptTimeout()+2*decide.StartMargin(c) {
 		return fmt.Errorf("provider %q: lease %v is too short for attempts of %v, want 0 or at least %v",

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"os/signal"
+	"syscall"
 	"testing"
 )
 
@@ -28,10 +30,17 @@ func ownUntilKilled() {
 	if err != nil {
 		panic(err)
 	}
+	// Whoever runs the tests in the background may have these ignored, and a child inherits that.
+	died := make(chan os.Signal, 1)
+	signal.Notify(died, syscall.SIGINT, syscall.SIGHUP)
+	go func() {
+		<-died
+		os.Exit(1)
+	}()
 	if err := json.NewEncoder(os.Stdout).Encode(owned{URL: s.URL(), Dir: s.cluster.dir}); err != nil {
 		panic(err)
 	}
-	// Longer than any test: the parent kills us, or its death ends our standard input.
+	// The parent kills us, or its death ends our standard input.
 	_, _ = os.Stdin.Read(make([]byte, 1))
 	os.Exit(1)
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The owner gets no chance to clean up: SIGKILL can't be handled, and it handles neither SIGTERM nor SIGINT, which here
-// goes to its whole process group, as a terminal's Ctrl-C does.
+// The owner cleans up nothing, whatever kills it. The signals go to its whole process group, as a terminal's Ctrl-C does.
 func TestTheServerGoesWithItsOwner(t *testing.T) {
 	t.Parallel()
 	for name, sig := range map[string]syscall.Signal{

@@ -28,7 +28,7 @@ func FuzzAnswer(f *testing.F) {
 		c, err := exchange.New(exchange.Config{MaxBody: 100, Answer: 5 * time.Second, Dial: func(context.Context, string, string) (net.Conn, error) {
 			client, server := net.Pipe()
 			go func() {
-				defer server.Close()
+				defer func() { _ = server.Close() }()
 				next(bufio.NewReader(server))
 				_, _ = server.Write(raw)
 			}()
@@ -62,7 +62,7 @@ func FuzzRequest(f *testing.F) {
 		c, err := exchange.New(exchange.Config{Answer: 5 * time.Second, Dial: func(context.Context, string, string) (net.Conn, error) {
 			client, server := net.Pipe()
 			go func() {
-				defer server.Close()
+				defer func() { _ = server.Close() }()
 				br, n := bufio.NewReader(server), 0
 				defer func() { got <- n }()
 				for next(br) != nil {

@@ -26,7 +26,7 @@ func memory(serve func(c net.Conn, n int)) func(context.Context, string, string)
 		client, server := net.Pipe()
 		gone := make(chan struct{})
 		go func() {
-			defer server.Close()
+			defer func() { _ = server.Close() }()
 			serve(end{server, gone}, int(n.Add(1)))
 		}()
 		return watched{client, sync.OnceFunc(func() { close(gone) })}, nil
@@ -60,7 +60,7 @@ func socket(t *testing.T, serve func(c net.Conn, n int)) string {
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	t.Cleanup(func() {
-		l.Close()
+		_ = l.Close()
 		wg.Wait()
 	})
 	wg.Go(func() {
@@ -70,7 +70,7 @@ func socket(t *testing.T, serve func(c net.Conn, n int)) string {
 				return
 			}
 			wg.Go(func() {
-				defer c.Close()
+				defer func() { _ = c.Close() }()
 				serve(c, n)
 			})
 		}
@@ -123,8 +123,11 @@ func post(url string) exchange.Request {
 	}
 }
 
-// fault is the error of an exchange, as the evidence that it must be.
-func fault(t *testing.T, err error, stage dispatch.Stage, cause dispatch.Cause) *dispatch.Fault {
+// seen is a Fault that was looked at.
+type seen dispatch.Fault
+
+// fault is the error of an exchange, with the evidence that it must have.
+func fault(t *testing.T, err error, stage dispatch.Stage, cause dispatch.Cause) seen {
 	t.Helper()
 	var f *dispatch.Fault
 	require.ErrorAs(t, err, &f)
@@ -134,7 +137,7 @@ func fault(t *testing.T, err error, stage dispatch.Stage, cause dispatch.Cause) 
 	require.NotContains(t, err.Error(), "hunter2")
 	require.NotContains(t, err.Error(), "5555550123")
 	require.NotContains(t, err.Error(), "127.0.0.1")
-	return f
+	return seen(*f)
 }
 
 // bent is a connection whose writes fail once its budget of bytes is spent.

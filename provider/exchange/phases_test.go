@@ -199,7 +199,7 @@ func TestEarlyAnswer(t *testing.T) {
 			_, _ = io.ReadFull(c, make([]byte, 100))
 			go mute(c, n)
 			_, _ = io.WriteString(c, "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
-			c.Close()
+			_ = c.Close()
 		})}).Do(t.Context(), r)
 		require.NoError(t, err)
 		require.Equal(t, http.StatusRequestEntityTooLarge, a.Status)

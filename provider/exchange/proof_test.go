@@ -24,13 +24,13 @@ const farewell = "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-L
 // next request, whether it closed the connection after it or not.
 func TestUnsolicited(t *testing.T) {
 	for name, then := range map[string]func(c net.Conn){
-		"408 and close": func(c net.Conn) { _, _ = io.WriteString(c, farewell); c.Close() },
+		"408 and close": func(c net.Conn) { _, _ = io.WriteString(c, farewell); _ = c.Close() },
 		"408, left open": func(c net.Conn) {
 			_, _ = io.WriteString(c, farewell)
 		},
 		"200":   func(c net.Conn) { _, _ = io.WriteString(c, taken) },
-		"close": func(c net.Conn) { c.Close() },
-		"reset": func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0); c.Close() },
+		"close": func(c net.Conn) { _ = c.Close() },
+		"reset": func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0); _ = c.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var requests atomic.Int32

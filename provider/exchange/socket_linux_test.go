@@ -16,10 +16,10 @@ import (
 func TestUserTimeout(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	go func() {
 		if c, err := l.Accept(); err == nil {
-			defer c.Close()
+			defer func() { _ = c.Close() }()
 			_, _ = c.Read(make([]byte, 4096))
 			_, _ = io.WriteString(c, "HTTP/1.1 202 Accepted\r\nConnection: close\r\n\r\n")
 		}

@@ -61,14 +61,14 @@ func TestBeforeTheFirstByte(t *testing.T) {
 	otherName.ServerName = "other.example"
 	expired := cfg.Clone()
 	expired.Time = func() time.Time { return time.Now().AddDate(500, 0, 0) }
-	dead := socket(t, func(c net.Conn, _ int) { c.Close() })
+	dead := socket(t, func(c net.Conn, _ int) { _ = c.Close() })
 	noHost := func(context.Context, string, string) (net.Conn, error) {
 		return nil, &net.DNSError{Err: "no such host", Name: "api.example", IsNotFound: true}
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	closed := "http://" + l.Addr().String()
-	l.Close()
+	require.NoError(t, l.Close())
 
 	for name, c := range map[string]struct {
 		url   string
@@ -158,9 +158,9 @@ func proxyServer(t *testing.T, raw string, seen *http.Header) func(*http.Request
 		if err != nil {
 			return
 		}
-		defer up.Close()
+		defer func() { _ = up.Close() }()
 		_, _ = io.WriteString(c, "HTTP/1.1 200 Connected\r\n\r\n")
-		go func() { _, _ = io.Copy(up, c); up.Close() }()
+		go func() { _, _ = io.Copy(up, c); _ = up.Close() }()
 		_, _ = io.Copy(c, up)
 	})
 	u, err := url.Parse(base)
