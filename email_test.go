@@ -183,7 +183,7 @@ func TestEmailIsMeasuredAsItIsSent(t *testing.T) {
 		return err
 	}
 	require.NoError(t, fits(18<<20))
-	err := fits(19 << 20) // below MaxEmail raw, above it encoded
+	err := fits(19_400_000) // below MaxEmail raw and in base64, above it with the line ends
 	require.ErrorContains(t, err, "as it is sent")
 	var f *dispatch.FieldError
 	require.ErrorAs(t, err, &f)

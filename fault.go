@@ -72,7 +72,7 @@ func Judge(a Accepted, err error) (Evidence, Verdict) {
 // How long the texts of an attempt may be, in bytes.
 const (
 	maxReason = 200 // a verdict's, fixed texts of ours
-	maxCode   = 100 // a vendor's code, id or status word
+	maxCode   = 100 // a vendor's code or status word, and half of an id
 	maxWords  = 500 // a vendor's own words
 )
 
@@ -107,10 +107,8 @@ func (v Verdict) bounded() Verdict {
 	return v
 }
 
-// Bounded returns the acceptance with its id and status as they can be stored:
-// one line of valid UTF-8, cut to 200 and 100 bytes. An outcome must not be
-// lost because a provider sent an odd id.
-func (a Accepted) Bounded() Accepted {
+func (a Accepted) bounded() Accepted {
 	a.ID, a.Status = clean(a.ID, 2*maxCode), clean(a.Status, maxCode)
+	a.Evidence = a.Evidence.bounded()
 	return a
 }

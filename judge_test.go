@@ -78,7 +78,11 @@ func TestJudgeBoundsWhatAdaptersSay(t *testing.T) {
 	assert.Zero(t, e.Status)
 	assert.Equal(t, dispatch.Moment, v.Scope)
 	assert.Equal(t, dispatch.MaxFloor, v.Floor, "the answer's own wait counts, also where the adapter forgot it")
-	a := dispatch.Accepted{ID: long, Status: long, NoID: true}.Bounded()
+	hostile := func(context.Context, dispatch.Envelope) (dispatch.Accepted, error) {
+		return dispatch.Accepted{ID: long, Status: long, NoID: true}, nil
+	}
+	a, err := dispatch.Do(t.Context(), newVendor(t, dispatch.Contract{}, hostile), tick(1), sms())
+	require.NoError(t, err)
 	for what, s := range map[string]string{"code": e.Code, "words": e.Reason, "reason": v.Reason, "id": a.ID, "status": a.Status} {
 		assert.True(t, utf8.ValidString(s), what)
 		assert.NotContains(t, s, "\x00", what) // B116

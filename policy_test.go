@@ -66,4 +66,5 @@ func TestWorstCase(t *testing.T) {
 	assert.Equal(t, longest-8, dispatch.Policy{Attempts: 1}.WorstCase(longest-8))
 	assert.Equal(t, 63500*ms, dispatch.SMSPolicy().WorstCase(math.MinInt64))
 	assert.Equal(t, longest, dispatch.Policy{Attempts: math.MaxInt}.WorstCase(1), "what Validate refuses has no bound")
+	assert.Equal(t, longest, dispatch.Policy{Attempts: -1}.WorstCase(1))
 }

@@ -28,6 +28,9 @@ func (e Evidence) Format(f fmt.State, _ rune) { redact(f, e) }
 // Format prints what LogValue shows, with every verb.
 func (a Accepted) Format(f fmt.State, _ rune) { redact(f, a) }
 
+// Format prints what LogValue shows, with every verb.
+func (r Receipt) Format(f fmt.State, _ rune) { redact(f, r) }
+
 func redact(w io.Writer, v slog.LogValuer) {
 	_, _ = io.WriteString(w, v.LogValue().Resolve().String())
 }

@@ -72,6 +72,7 @@ func TestNothingPersonalIsShown(t *testing.T) {
 		"query":             {dispatch.Query{Key: intent.Key, Content: letter, From: "secret", Since: time.Unix(0, 0)}, intent.Key.String()},
 		"evidence":          {evidence, "21211"},
 		"accepted":          {dispatch.Accepted{ID: "SM1", Evidence: evidence}, "SM1"},
+		"receipt":           {dispatch.Receipt{Key: intent.Key, Kind: dispatch.Bounced, Recipient: secretMail}, "bounced"},
 		"fault":             {fmt.Errorf("twilio: %w", f), "21211"},
 		"send error":        {failed, sendError.Key.String()},
 		"wrapped":           {fmt.Errorf("login: %w", failed), sendError.Key.String()},

@@ -223,7 +223,7 @@ func (d *direct) run(ctx context.Context) (Accepted, error) {
 		var at time.Time
 		a, e, v, at = d.attempt(ctx)
 		if v.Outcome == OK {
-			return a.Bounded(), nil
+			return a.bounded(), nil
 		}
 		if d.first.IsZero() && (e.Stage != NotSent || v.Outcome == Unknown) {
 			d.first = at

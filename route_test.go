@@ -129,6 +129,7 @@ func TestStoredNumbersNeverChange(t *testing.T) {
 		{func(n int8) string { return dispatch.Channel(n).String() }, 0, 3, "unknown channel sms email unknown channel"},
 		{func(n int8) string { return dispatch.UnknownAction(n).String() }, 0, 5, "default hold resend failover dead unknown action"},
 		{func(n int8) string { return dispatch.Presence(n).String() }, 0, 3, "unclear present absent unknown presence"},
+		{func(n int8) string { return dispatch.ReceiptKind(n).String() }, -1, 12, "unknown kind noted queued passed deferred delivered undelivered failed bounced complained unsubscribed opened clicked unknown kind"},
 		{func(n int8) string { return dispatch.State(n).String() }, 0, 8, "no state pending sending unknown held dead sent cancelled no state"},
 		{func(n int8) string { return dispatch.Reason(n).String() }, 0, 8, " rejected budget deadline unresolved superseded dropped changed unknown reason"},
 	} {

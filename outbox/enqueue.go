@@ -168,6 +168,8 @@ type message struct {
 	sender   string
 	to       string
 	country  int
+
+	supersedes dispatch.Key
 }
 
 // freeze resolves everything that a message needs for its whole life.
@@ -260,13 +262,16 @@ func (m *message) numbers() [9]int64 {
 }
 
 func (m *message) texts() [16]string {
-	linked := ""
+	linked, supersedes := "", ""
 	if !m.intent.Linked.IsZero() {
 		linked = m.intent.Linked.String()
 	}
+	if !m.supersedes.IsZero() {
+		supersedes = m.supersedes.String()
+	}
 	return [...]string{
 		m.key.String(), stamp(m.intent.NotBefore), stamp(m.intent.Deadline), m.lane.Route, "", "", m.to, m.sender, m.senders,
-		m.lane.Provider, m.intent.Template.Name, m.intent.Template.Revision, m.intent.TraceParent, m.metadata, "", linked,
+		m.lane.Provider, m.intent.Template.Name, m.intent.Template.Revision, m.intent.TraceParent, m.metadata, supersedes, linked,
 	}
 }
 

@@ -29,7 +29,9 @@ type statements struct {
 	lockMessage, lockQueue, lockParked, known string
 	markEnded, requeue, repark                string
 	record, unqueue, unpark                   string
-	historyOf, statusOf                       string
+	historyOf, statusOf, resend               string
+	receive, dueReceipts                      string
+	takeReceipt, putOffReceipt                string
 }
 
 func render(schema string) statements {
@@ -41,7 +43,8 @@ func render(schema string) statements {
 		unclaim: in(unclaimSQL), applySent: in(applySentSQL), apply: in(applySQL),
 		lockMessage: in(lockMessageSQL), lockQueue: in(lockQueueSQL), lockParked: in(lockParkedSQL), known: in(knownSQL),
 		markEnded: in(markEndedSQL), requeue: in(requeueSQL), repark: in(reparkSQL), record: in(recordSQL), unqueue: in(unqueueSQL), unpark: in(unparkSQL),
-		historyOf: in(historySQL), statusOf: in(statusSQL),
+		historyOf: in(historySQL), statusOf: in(statusSQL), resend: in(resendSQL),
+		receive: in(receiveSQL), dueReceipts: in(dueReceiptsSQL), takeReceipt: in(takeReceiptSQL), putOffReceipt: in(putOffReceiptSQL),
 	}
 	for _, n := range claimSizes {
 		st.claim[n] = strings.ReplaceAll(in(claimSQL), "{limit}", strconv.Itoa(n))

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -26,6 +27,8 @@ func (r *run) tend(ctx context.Context) {
 		began := stopwatch()
 		query, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		asks, moved, err := r.engine.Sweep(query, lookupsAtOnce)
+		_, failed := r.box.store.applyReceipts(query)
+		err = errors.Join(err, failed)
 		done()
 		for _, c := range moved {
 			r.tellSwept(ctx, c)

@@ -9,6 +9,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -26,13 +27,13 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *addr, *dedupe, *lag, *lose); err != nil {
+	if err := run(ctx, os.Stdout, *addr, *dedupe, *lag, *lose); err != nil {
 		fmt.Fprintln(os.Stderr, "stubprovider:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, addr string, dedupe, lag time.Duration, lose int) error {
+func run(ctx context.Context, out io.Writer, addr string, dedupe, lag time.Duration, lose int) error {
 	if lose < 0 {
 		return fmt.Errorf("-lose is %d, want 0 or more", lose)
 	}
@@ -50,11 +51,8 @@ func run(ctx context.Context, addr string, dedupe, lag time.Duration, lose int) 
 	}
 	defer vendor.Close()
 
-	fmt.Println("listening on", vendor.URL)
-	fmt.Println("send:   POST", vendor.URL+"/v1/messages")
-	fmt.Println("ledger: GET ", vendor.URL+"/deliveries/{key}")
+	fmt.Fprintf(out, "listening on %[1]s\nsend:   POST %[1]s/v1/messages\nledger: GET  %[1]s/deliveries/{key}\n", vendor.URL)
 	<-ctx.Done()
-
-	fmt.Printf("%d keys, %d calls\n", len(vendor.Keys()), len(vendor.AllCalls()))
+	fmt.Fprintf(out, "%d keys, %d calls\n", len(vendor.Keys()), len(vendor.AllCalls()))
 	return nil
 }

@@ -17,6 +17,8 @@ import (
 type enqueued struct {
 	rate float64 // commits per second
 	p50  float64 // microseconds
+	cpu  float64 // microseconds per commit, client and server
+	wal  float64 // bytes per commit
 }
 
 // transaction commits one business row, and with it message n.
@@ -38,12 +40,21 @@ func measureEnqueue(ctx context.Context, p peer, url string, goroutines int, d t
 	if err != nil {
 		return m, fmt.Errorf("%s: %w", p.name(), err)
 	}
+	before, err := spent(ctx, p.pool())
+	if err != nil {
+		return m, err
+	}
 	began := time.Now()
 	last, times, err := repeat(ctx, pool, goroutines, n, 0, d, tx)
 	took := time.Since(began)
 	if err != nil {
 		return m, fmt.Errorf("%s: %w", p.name(), err)
 	}
+	after, err := spent(ctx, p.pool())
+	if err != nil {
+		return m, err
+	}
+	m.cpu, m.wal = after.since(before, last-n)
 	m.rate = float64(last-n) / took.Seconds()
 	m.p50 = float64(percentile(times, 0.5)) / float64(time.Microsecond)
 	if err := expect(ctx, p.pool(), business, last, "select count(*) from "+business); err != nil {
@@ -89,4 +100,12 @@ func repeat(ctx context.Context, pool *pgxpool.Pool, goroutines, from, each int,
 // transactAlone is the same without any message: the limit.
 func transactAlone(ctx context.Context, pool *pgxpool.Pool, n int) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return order(ctx, tx, strconv.Itoa(n)) })
+}
+
+// enqueuedSeries is what the rounds gave for one kind of enqueue.
+type enqueuedSeries struct{ rate, p50, cpu, wal series }
+
+func (s *enqueuedSeries) add(m enqueued) {
+	s.rate, s.p50 = append(s.rate, m.rate), append(s.p50, m.p50)
+	s.cpu, s.wal = append(s.cpu, m.cpu), append(s.wal, m.wal)
 }

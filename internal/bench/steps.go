@@ -70,29 +70,23 @@ func enqueue(ctx context.Context, b *bench) error {
 }
 
 func (b *bench) enqueueWith(ctx context.Context, goroutines int) error {
-	var plain, piped, river, alone struct{ rate, p50 series }
+	var plain, piped, river, alone enqueuedSeries
+	measure := func(ctx context.Context, p peer, s *enqueuedSeries, tx transaction, messages bool) error {
+		m, err := measureEnqueue(ctx, p, b.urls[p.name()], goroutines, b.mode.enqueue, tx, messages)
+		s.add(m)
+		return err
+	}
 	err := b.each(ctx, func(ctx context.Context, p peer) error {
-		s := &river
-		if b.index(p) == 0 {
-			s = &plain
-		}
-		m, err := measureEnqueue(ctx, p, b.urls[p.name()], goroutines, b.mode.enqueue, p.transact, true)
-		if err != nil {
-			return err
-		}
-		s.rate, s.p50 = append(s.rate, m.rate), append(s.p50, m.p50)
 		if b.index(p) != 0 {
-			return nil
+			return measure(ctx, p, &river, p.transact, true)
 		}
-		if m, err = measureEnqueue(ctx, p, b.urls[p.name()], goroutines, b.mode.enqueue, b.ours.pipeline, true); err != nil {
+		if err := measure(ctx, p, &plain, p.transact, true); err != nil {
 			return err
 		}
-		piped.rate, piped.p50 = append(piped.rate, m.rate), append(piped.p50, m.p50)
-		if m, err = measureEnqueue(ctx, p, b.urls[p.name()], goroutines, b.mode.enqueue, transactAlone, false); err != nil {
+		if err := measure(ctx, p, &piped, b.ours.pipeline, true); err != nil {
 			return err
 		}
-		alone.rate, alone.p50 = append(alone.rate, m.rate), append(alone.p50, m.p50)
-		return nil
+		return measure(ctx, p, &alone, transactAlone, false)
 	})
 	if err != nil {
 		return err
@@ -102,7 +96,10 @@ func (b *bench) enqueueWith(ctx context.Context, goroutines int) error {
 	compare(name+", pipelined", "/s", piped.rate, river.rate)
 	compare("  p50", "µs", plain.p50, river.p50)
 	compare("  p50, pipelined", "µs", piped.p50, river.p50)
-	fmt.Printf("  the business row alone: %s /s, p50 %s µs\n", alone.rate, alone.p50)
+	compare("  CPU per commit", "µs", plain.cpu, river.cpu)
+	compare("  CPU per commit, pipelined", "µs", piped.cpu, river.cpu)
+	compare("  log per commit", "bytes", plain.wal, river.wal)
+	fmt.Printf("  the business row alone: %s /s, p50 %s µs, CPU %s µs\n", alone.rate, alone.p50, alone.cpu)
 	if goroutines == 8 {
 		b.result.put("enqueue_ratio", ratio(plain.rate, river.rate))
 		b.result.put("enqueue_pipelined_ratio", ratio(piped.rate, river.rate))

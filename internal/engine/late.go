@@ -51,7 +51,7 @@ func Learn(v View, fence int64, r Record) (Edit, Result) {
 	entry.Rule, res.Double = truthRule(v, r)
 	entry.State, entry.Reason = dispatch.Sent, dispatch.NoReason
 	res.State, res.Reason = dispatch.Sent, dispatch.NoReason
-	if v.State == dispatch.Sending && v.Fence != fence {
+	if own := v.Fence == fence && (r.Kind == KindAttempt || r.Kind == KindLate); v.State == dispatch.Sending && !own {
 		// A send is under way: it gets its one evidence row here, since its
 		// worker will find itself fenced out, or is dead.
 		edit.Entries = append(edit.Entries, Entry{

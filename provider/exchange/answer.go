@@ -70,7 +70,7 @@ func (c *Client) exchange(ctx context.Context, cn *conn, p *prepared) (Answer, e
 	if werr != nil {
 		limit = time.Now().Add(afterglow)
 	}
-	resp, err := cn.read(p.request(ctx), limit)
+	resp, err := cn.read(p.request(ctx), limit) //nolint:bodyclose // to close it would read the rest; the connection ends instead
 	if err != nil {
 		if werr != nil {
 			err = werr

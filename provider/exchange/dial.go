@@ -139,7 +139,7 @@ func tunnel(c net.Conn, addr string, user *url.Userinfo) (dispatch.Evidence, err
 	}
 	// The buffer may take more than the answer only from a server that speaks
 	// first, which one of TLS doesn't: the handshake would fail.
-	resp, err := http.ReadResponse(bufio.NewReader(io.LimitReader(c, maxHeader)), req)
+	resp, err := http.ReadResponse(bufio.NewReader(io.LimitReader(c, maxHeader)), req) //nolint:bodyclose // the tunnel is the body
 	if err != nil {
 		return dispatch.Evidence{Cause: dispatch.CauseProxy}, err
 	}

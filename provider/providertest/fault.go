@@ -25,7 +25,7 @@ const (
 	HalfBody               // closed in the middle of the body
 	Stall                  // silence from the middle of the body on
 	Flood                  // the body never ends; a client that reads 64 MiB of it is let go
-	Bomb                   // a body of gzip, a KiB for each MiB that it unpacks to, 16 of them
+	Bomb                   // a body of gzip, a KiB for each MiB that it unpacks to, 8 of them
 )
 
 // Fault is what goes wrong with a call. The zero Fault is nothing: the
@@ -190,7 +190,7 @@ func (v *Vendor) send(w http.ResponseWriter, r *http.Request, wire Wire, a Answe
 		return n
 	case Bomb:
 		a.Header.Set("Content-Encoding", "gzip")
-		a.Body = bytes.Repeat(mebibyte(), 16)
+		a.Body = bytes.Repeat(mebibyte(), 8)
 		return reply(w, a)
 	case HalfHeader, Reset:
 		half(w, a, wire)

@@ -123,7 +123,7 @@ func (x *trial) meets(m Misbehaviour) {
 			x.fail("read a body without a bound")
 		}
 	}
-	if used := totalAlloc() - x.memory; used > 48<<20 {
+	if used := totalAlloc() - x.memory; used > 24<<20 {
 		x.fail("allocated %d MiB for one answer", used>>20)
 	}
 }

@@ -1,0 +1,156 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/decide"
+	"github.com/seed-8098fbb7/dispatch/internal/engine"
+)
+
+// matchFor is how long a receipt waits for its message: one that comes before
+// the send's own answer matches when that is settled.
+const matchFor = 24 * time.Hour
+
+// MaxReceipts is how many receipts one call of Receive takes.
+const MaxReceipts = 10000
+
+// Receive stores what a provider tells, and applies it: a receipt that carries
+// our reference proves that the message was accepted, whatever it reports, and
+// settles it from any state. A nil error means that all are stored; they are
+// applied at once, or within seconds by any worker. It makes a Box a
+// [dispatch.ReceiptSink].
+//
+// A receipt without provider, event key and a key or id is an error and nothing
+// of the call is stored: an adapter drops and counts what it can't read.
+func (b *Box) Receive(ctx context.Context, receipts []dispatch.Receipt) error {
+	if b.pool == nil {
+		return ErrNoPool
+	}
+	if len(receipts) == 0 {
+		return nil
+	}
+	if len(receipts) > MaxReceipts {
+		return fmt.Errorf("outbox: %d receipts, at most %d in one call", len(receipts), MaxReceipts)
+	}
+	var text [8][]string
+	var kind, permanent []int64
+	for n, r := range receipts {
+		if err := checkReceipt(r); err != nil {
+			return fmt.Errorf("outbox: receipt %d: %w", n, err)
+		}
+		key := ""
+		if !r.Key.IsZero() {
+			key = r.Key.String()
+		}
+		for i, v := range [...]string{
+			r.Provider, label(r.Account, 200), label(r.EventKey, 500), key, label(r.ProviderID, 300), stamp(r.At), label(r.Code, 100), label(r.Recipient, 320),
+		} {
+			text[i] = append(text[i], v)
+		}
+		kind, permanent = append(kind, int64(r.Kind)), append(permanent, flag(r.Permanent))
+	}
+	if _, err := b.pool.Exec(ctx, b.sql.receive, text[0], text[1], text[2], text[3], text[4], kind, permanent, text[5], text[6], text[7]); err != nil {
+		return fmt.Errorf("outbox: store receipts: %w", missing(err))
+	}
+	// They are safe now. What can't be applied here, a worker applies.
+	_, _ = b.store.applyReceipts(ctx)
+	return nil
+}
+
+func checkReceipt(r dispatch.Receipt) error {
+	if err := dispatch.ValidName(r.Provider); err != nil {
+		return fmt.Errorf("provider %w", err)
+	}
+	switch {
+	case r.EventKey == "":
+		return errors.New("has no event key")
+	case r.Key.IsZero() && r.ProviderID == "":
+		return errors.New("has neither key nor provider id")
+	case r.Kind < 0 || r.Kind > dispatch.Clicked:
+		return errors.New("has an unknown kind")
+	case !r.At.IsZero() && (r.At.Year() < 1990 || r.At.Year() > 2200):
+		return errors.New("has a time outside the years 1990 to 2200")
+	}
+	return nil
+}
+
+// dueReceipt is one to apply.
+type dueReceipt struct {
+	provider, account, event, id, code, message string
+	kind                                        dispatch.ReceiptKind
+	permanent                                   bool
+	tries                                       int64
+}
+
+// applyReceipts applies up to 200 receipts that are due, each in a transaction
+// of its own. Several workers may do so at once: a receipt is taken under its
+// row's lock.
+func (s *store) applyReceipts(ctx context.Context) (applied int, err error) {
+	rows, err := s.pool.Query(ctx, s.sql.dueReceipts)
+	if err != nil {
+		return 0, err
+	}
+	due, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r dueReceipt, err error) {
+		var kind int64
+		var at *time.Time
+		err = row.Scan(&r.provider, &r.account, &r.event, &r.id, &kind, &r.code, &r.permanent, &at, &r.tries, &r.message)
+		r.kind = dispatch.ReceiptKind(kind)
+		return r, err
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range due {
+		ok, e := s.applyReceipt(ctx, r)
+		if ok {
+			applied++
+		}
+		err = errors.Join(err, e)
+	}
+	return applied, err
+}
+
+func (s *store) applyReceipt(ctx context.Context, r dueReceipt) (bool, error) {
+	if r.message == "" {
+		_, err := s.pool.Exec(ctx, s.sql.putOffReceipt, r.provider, r.account, r.event, matchFor.Microseconds())
+		return false, err
+	}
+	key, err := dispatch.ParseKey(r.message)
+	if err != nil {
+		return false, err
+	}
+	applied := false
+	err = pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, s.sql.takeReceipt, r.provider, r.account, r.event)
+		if err != nil || tag.RowsAffected() == 0 {
+			return err // another worker took it
+		}
+		applied = true
+		return s.edit(ctx, tx, key, 0, func(v engine.View) (engine.Edit, error) { return receiptEdit(v, r), nil })
+	})
+	return applied && err == nil, err
+}
+
+// receiptEdit is what a receipt does: late truth, and an event in the history.
+// On a message that is sent already it is the event alone.
+func receiptEdit(v engine.View, r dueReceipt) engine.Edit {
+	rec := engine.Record{
+		Kind: engine.KindReceipt, Provider: r.provider, Account: r.account, ProviderID: r.id,
+		Evidence: dispatch.Evidence{Stage: dispatch.Answered, Code: r.code},
+		Verdict:  dispatch.Verdict{Outcome: dispatch.OK, Reason: r.kind.String()},
+	}
+	fence := v.Fence
+	edit, res := engine.Learn(v, fence, rec)
+	if v.State == dispatch.Sent && !res.Double {
+		for i := range edit.Entries {
+			edit.Entries[i].Rule = decide.Rule(0)
+		}
+	}
+	return edit
+}
