@@ -1,0 +1,104 @@
+// Readme is the program of the README: the text there is this file's, and a
+// test compares them.
+package main
+
+import (
+	"context"
+	"log"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/outbox"
+	"github.com/seed-8098fbb7/dispatch/provider/httpapi"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	defer pool.Close()
+	if err := run(ctx, pool); err != nil {
+		log.Print(err)
+	}
+}
+
+// README-BEGIN setup
+func run(ctx context.Context, pool *pgxpool.Pool) error {
+	box, err := outbox.New(pool, outbox.Config{
+		Routes: []dispatch.Route{{
+			Name:      "sms",
+			Providers: []string{"acme"}, // in this order, failing over only after proof
+			Senders:   dispatch.Senders{"otp": {"acme": "+15555550100"}},
+			Policy:    dispatch.SMSPolicy(),
+		}},
+	})
+	if err != nil {
+		return err
+	}
+	if err := box.Migrate(ctx); err != nil {
+		return err
+	}
+	acme, err := httpapi.New(httpapi.Config{
+		Name:    "acme",
+		BaseURL: "https://api.acme.example",
+		Token:   os.Getenv("ACME_TOKEN"),
+		Window:  24 * time.Hour, // as long as acme remembers an Idempotency-Key
+	})
+	if err != nil {
+		return err
+	}
+	worker, err := outbox.NewWorker(box, outbox.WorkerConfig{Providers: []dispatch.Provider{acme}})
+	if err != nil {
+		return err
+	}
+	go serve(box, pool)
+	return worker.Run(ctx) // blocks; drains and returns nil when ctx ends
+}
+
+// README-END
+
+// README-BEGIN enqueue
+func login(ctx context.Context, pool *pgxpool.Pool, box *outbox.Box, challengeID, phone, code string) error {
+	key := shop.Key("login/" + challengeID) // the same for every try of this login
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "insert into challenge (id, code) values ($1, $2)", challengeID, code); err != nil {
+			return err
+		}
+		_, err := box.Enqueue(ctx, tx, dispatch.Intent{
+			Key:      key,
+			Content:  dispatch.SMS{To: phone, Sender: "otp", Body: "Your code is " + code},
+			ValidFor: 5 * time.Minute,
+		})
+		return err
+	}) // box.Wake() here saves up to a second
+}
+
+// README-END
+
+// shop is the name space of this application's keys.
+var shop = func() dispatch.Namespace {
+	ns, err := dispatch.NewNamespace("shop-production")
+	if err != nil {
+		log.Panic(err)
+	}
+	return ns
+}()
+
+// serve stands for the application.
+func serve(box *outbox.Box, pool *pgxpool.Pool) {
+	ctx, done := context.WithTimeout(context.Background(), time.Minute)
+	defer done()
+	if err := login(ctx, pool, box, "challenge-1", "+15555550123", "482901"); err != nil {
+		log.Print(err)
+	}
+	box.Wake()
+}
