@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -133,7 +134,7 @@ func (b *Box) notify() {
 // channel is the name that workers listen on: at most 63 bytes.
 func (b *Box) channel() string {
 	name := "dispatch " + b.name
-	return name[:min(len(name), 63)]
+	return strings.ToValidUTF8(name[:min(len(name), 63)], "")
 }
 
 // wake rings the workers of a process. Its zero value is ready.

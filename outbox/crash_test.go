@@ -29,6 +29,7 @@ const (
 	envSchema = "DISPATCH_TEST_SCHEMA"
 	envDSN    = "DISPATCH_TEST_DSN"
 	envPause  = "DISPATCH_TEST_PAUSE" // stop between claim and send, and say so
+	envMeans  = "DISPATCH_TEST_MEANS" // what the vendor offers: "" a key, "look-up" or "nothing"
 )
 
 func TestMain(m *testing.M) {
@@ -42,14 +43,25 @@ func TestMain(m *testing.M) {
 	pgtest.Main(m)
 }
 
-// stub is a provider whose attempts take at most 1.2 s in all.
-func stub(url string) (*httpapi.Provider, error) {
+// stub is a provider whose attempts take at most 1.2 s in all. Without a key
+// that the vendor dedupes by, it sends one all the same, for the ledger.
+func stub(url, means string) (*httpapi.Provider, error) {
 	short := 300 * time.Millisecond
-	return httpapi.New(httpapi.Config{
-		Name: "test", BaseURL: url, Window: time.Hour,
+	cfg := httpapi.Config{
+		Name: "test", BaseURL: url, SendKey: true,
 		Exchange: exchange.Config{Connect: short, Write: short, Answer: short, PoolWait: short},
-	})
+	}
+	switch means {
+	case "":
+		cfg.Window = time.Hour
+	case "look-up":
+		cfg.LookupPath, cfg.Lag = "/v1/messages/{key}", vendorLag
+	}
+	return httpapi.New(cfg)
 }
+
+// vendorLag is how long a taken message is missing from the vendor's look-up.
+const vendorLag = 700 * time.Millisecond
 
 // pausing never gets as far as its vendor.
 type pausing struct{ dispatch.Provider }
@@ -68,7 +80,7 @@ func workerProcess(url string) error {
 	if err != nil {
 		return err
 	}
-	p, err := stub(url)
+	p, err := stub(url, os.Getenv(envMeans))
 	if err != nil {
 		return err
 	}

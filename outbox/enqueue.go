@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-8098fbb7/dispatch"
 	"github.com/seed-8098fbb7/dispatch/internal/canon"
@@ -111,27 +111,33 @@ func (b *Box) EnqueueMany(ctx context.Context, tx pgx.Tx, intents []dispatch.Int
 		return nil, err
 	}
 	added = make([]bool, len(intents))
+	taken := make([]bool, len(intents))
 	var id, digestKey string
 	var isNew bool
 	var digest []byte
-	var conflict error
+	var refused error
 	_, err = pgx.ForEachRow(res, []any{&id, &isNew, &digest, &digestKey}, func() error {
 		key, err := dispatch.ParseKey(id)
 		if err != nil {
 			return err
 		}
 		n := at[key]
-		added[n] = isNew
-		if !isNew && string(digest) != string(rows[n].digest[:]) && conflict == nil {
-			conflict = fmt.Errorf("intent %d: %w", n, &dispatch.ConflictError{Key: key})
+		added[n], taken[n] = isNew, true
+		if !isNew && string(digest) != string(rows[n].digest[:]) && refused == nil {
+			refused = fmt.Errorf("intent %d: %w", n, &dispatch.ConflictError{Key: key})
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, missing(err)
 	}
-	if conflict != nil {
-		return nil, errors.Join(conflict, b.takeBack(ctx, tx, intents, added))
+	for _, n := range order {
+		if !taken[n] && refused == nil {
+			refused = fmt.Errorf("intent %d: %w", n, rows[n].lapsed())
+		}
+	}
+	if refused != nil {
+		return nil, errors.Join(refused, b.takeBack(ctx, tx, intents, added))
 	}
 	for _, n := range order {
 		b.wake.hint(rows[n].lane)
@@ -199,6 +205,9 @@ func (b *Box) freeze(i dispatch.Intent) (message, error) {
 		return message{}, &dispatch.FieldError{Field: "Content.Sender", Reason: "has no registered sender at the pinned provider"}
 	}
 	m := message{key: i.Key, intent: i, policy: r.Policy, form: form.Encode(i.Content)}
+	if err := m.checkValidity(); err != nil {
+		return message{}, err
+	}
 	m.digest = canon.Digest(r.Name, m.form, nil)
 	m.lane = decide.Lane{Route: r.Name, Priority: firstOf(i.Priority, r.Priority, dispatch.Normal), Provider: i.Provider}
 	if m.senders, err = jsonText(senders); err != nil {
@@ -213,6 +222,9 @@ func (b *Box) freeze(i dispatch.Intent) (message, error) {
 	if i.OnUnknown.After != 0 {
 		m.policy.OnUnknown.After = i.OnUnknown.After
 	}
+	if v := m.valid(); v >= 0 && time.Until(i.NotBefore) >= micros(v) {
+		return message{}, &dispatch.FieldError{Field: "NotBefore", Reason: "is after the end of the route's validity; set ValidFor or Deadline"}
+	}
 	switch c := i.Content.(type) {
 	case dispatch.SMS:
 		m.sender, m.to, m.country = c.Sender, c.To, dispatch.CallingCode(c.To)
@@ -220,6 +232,32 @@ func (b *Box) freeze(i dispatch.Intent) (message, error) {
 		m.sender, m.to = c.Sender, c.To[0].Email
 	}
 	return m, nil
+}
+
+// checkValidity is Normalize's check once more, with the policy's validity and
+// to the microsecond, which is what Postgres keeps.
+func (m *message) checkValidity() error {
+	i := m.intent
+	end := i.Deadline
+	if valid := m.valid(); valid >= 0 {
+		end = time.Now().Add(micros(valid))
+	}
+	if end.IsZero() || i.NotBefore.UnixMicro() < end.UnixMicro() {
+		return nil
+	}
+	return m.lapsed()
+}
+
+// lapsed is the error for a message that would be over before its start, as it
+// is found by the database's clock too.
+func (m *message) lapsed() error {
+	switch {
+	case !m.intent.Deadline.IsZero():
+		return &dispatch.FieldError{Field: "Deadline", Reason: "is not after NotBefore"}
+	case m.intent.ValidFor != 0:
+		return &dispatch.FieldError{Field: "ValidFor", Reason: "ends before NotBefore"}
+	}
+	return &dispatch.FieldError{Field: "ValidFor", Reason: fmt.Sprintf("of the route's policy, %v, ends before NotBefore", m.policy.ValidFor)}
 }
 
 func firstOf(list ...dispatch.Priority) dispatch.Priority {
@@ -318,6 +356,9 @@ func (m *message) answer(row interface{ Scan(dest ...any) error }) (added bool, 
 	var id, digestKey string
 	var digest []byte
 	if err := row.Scan(&id, &added, &digest, &digestKey); err != nil {
+		if errors.Is(err, sql.ErrNoRows) {
+			return false, m.lapsed()
+		}
 		return false, missing(err)
 	}
 	if !added && string(digest) != string(m.digest[:]) {
@@ -328,9 +369,12 @@ func (m *message) answer(row interface{ Scan(dest ...any) error }) (added bool, 
 
 // missing explains the most likely first error of a new user.
 func missing(err error) error {
-	var pe *pgconn.PgError
-	if errors.As(err, &pe) && (pe.Code == "42P01" || pe.Code == "3F000") { // undefined table, invalid schema
-		return fmt.Errorf("%w: call Box.Migrate: %w", ErrNotMigrated, err)
+	var pe interface{ SQLState() string } // what the drivers' errors have in common
+	if errors.As(err, &pe) {
+		switch pe.SQLState() {
+		case "42P01", "3F000": // undefined table, invalid schema
+			return fmt.Errorf("%w: call Box.Migrate: %w", ErrNotMigrated, err)
+		}
 	}
 	return err
 }

@@ -119,7 +119,7 @@ func TestReceiptsRepeatedAndOutOfOrder(t *testing.T) {
 // Rule 39: a receipt of another message for our key says that the provider
 // took it twice.
 func TestSecondIDIsRaised(t *testing.T) {
-	box, p, i := inState(t, dispatch.Sent)
+	box, p, i, _, _ := inState(t, dispatch.Sent)
 	require.Len(t, p.Accepted(), 1)
 	require.NoError(t, box.Receive(t.Context(), []dispatch.Receipt{receipt(i.Key, "another", dispatch.Delivered)}))
 	h := stateOf(t, box, i.Key)

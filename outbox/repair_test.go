@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch"
@@ -16,9 +17,9 @@ import (
 var ada = outbox.Audit{By: "ada", Why: "asked by support"}
 
 // inState returns a box with one message in the state, and no worker.
-func inState(t *testing.T, state dispatch.State) (*outbox.Box, *outboxtest.Provider, dispatch.Intent) {
+func inState(t *testing.T, state dispatch.State) (*outbox.Box, *outboxtest.Provider, dispatch.Intent, *pgxpool.Pool, string) {
 	t.Helper()
-	box, _, _ := newBox(t)
+	box, pool, schema := newBox(t)
 	entered, release := make(chan struct{}, 10), make(chan struct{})
 	p := &outboxtest.Provider{Promise: dispatch.Contract{Timeout: time.Minute}}
 	if state == dispatch.InDoubt {
@@ -44,7 +45,7 @@ func inState(t *testing.T, state dispatch.State) (*outbox.Box, *outboxtest.Provi
 	}
 	enqueue(t, box, i)
 	if state == dispatch.Pending {
-		return box, p, i
+		return box, p, i, pool, schema
 	}
 	cfg := outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard}
 	stop := start(t, box, cfg)
@@ -52,14 +53,14 @@ func inState(t *testing.T, state dispatch.State) (*outbox.Box, *outboxtest.Provi
 	case dispatch.Sending:
 		<-entered
 		t.Cleanup(func() { close(release) })
-		return box, p, i
+		return box, p, i, pool, schema
 	case dispatch.InDoubt:
 		require.Eventually(t, func() bool { return len(p.Sends()) > 0 }, 10*time.Second, time.Millisecond)
 	default:
 		reaches(t, box, i.Key, state)
 	}
 	require.NoError(t, stop())
-	return box, p, i
+	return box, p, i, pool, schema
 }
 
 func stateOf(t *testing.T, box *outbox.Box, key dispatch.Key) outbox.History {
@@ -119,7 +120,7 @@ func TestVerbs(t *testing.T) {
 		{"give up", dispatch.Pending, 0, outbox.ErrNotParked, 0},
 	} {
 		t.Run(c.verb+" "+c.from.String(), func(t *testing.T) {
-			box, _, i := inState(t, c.from)
+			box, _, i, _, _ := inState(t, c.from)
 			before := stateOf(t, box, i.Key)
 			_, err := verbs[c.verb](box, i.Key, outbox.Audit{By: "ada"})
 			require.ErrorIs(t, err, outbox.ErrAudit)
@@ -211,7 +212,7 @@ func TestSupersede(t *testing.T) {
 // B060: pressing the button twice is a no-op, a retry keeps the key, and only
 // ResendAsNew makes a second message.
 func TestResendAsNew(t *testing.T) {
-	box, p, i := inState(t, dispatch.Sent)
+	box, p, i, _, _ := inState(t, dispatch.Sent)
 	again := dispatch.NewKey()
 	for n, want := range []bool{true, false} {
 		require.NoError(t, box.InTx(t.Context(), func(tx pgx.Tx) error {

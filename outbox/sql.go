@@ -9,8 +9,9 @@ import (
 
 // Every statement of the package stands in the sql*.go files, in the order of
 // a message's life. {schema} is the quoted schema, the only thing that is ever
-// put into a text; {limit} is a number from a short ladder, since a LIMIT from
-// a parameter is planned as a tenth of the table.
+// put into a text, and {event_number} its sequence as a literal; {limit} is a
+// number from a short ladder, since a LIMIT from a parameter is planned as a
+// tenth of the table.
 //
 // Arguments are text, bytea, bigint and arrays of them, cast on the server, so
 // that every exec mode of pgx and every driver of database/sql can send them.
@@ -35,10 +36,12 @@ type statements struct {
 }
 
 func render(schema string) statements {
-	in := func(s string) string { return strings.ReplaceAll(s, "{schema}", schema) }
+	in := func(s string) string {
+		return strings.NewReplacer("{schema}", schema, "{event_number}", quoteText(schema+".event_number")).Replace(s)
+	}
 	st := statements{
 		enqueue: in(enqueueSQL), enqueueMany: in(enqueueManySQL), takeBack: in(takeBackSQL),
-		lanes: in(lanesSQL), peek: in(peekSQL), page: strings.ReplaceAll(in(pageSQL), "{page}", "500"), load: in(loadSQL),
+		lanes: in(lanesSQL), peek: in(peekSQL), page: in(strings.ReplaceAll(pageSQL, "{page}", strconv.Itoa(pageRows))), load: in(loadSQL),
 		claim:   map[int]string{},
 		unclaim: in(unclaimSQL), applySent: in(applySentSQL), apply: in(applySQL),
 		lockMessage: in(lockMessageSQL), lockQueue: in(lockQueueSQL), lockParked: in(lockParkedSQL), known: in(knownSQL),
@@ -47,7 +50,7 @@ func render(schema string) statements {
 		receive: in(receiveSQL), dueReceipts: in(dueReceiptsSQL), takeReceipt: in(takeReceiptSQL), putOffReceipt: in(putOffReceiptSQL),
 	}
 	for _, n := range claimSizes {
-		st.claim[n] = strings.ReplaceAll(in(claimSQL), "{limit}", strconv.Itoa(n))
+		st.claim[n] = in(strings.ReplaceAll(claimSQL, "{limit}", strconv.Itoa(n)))
 	}
 	return st
 }
@@ -70,10 +73,21 @@ func quoteSchema(name string) (string, error) {
 	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`, nil
 }
 
+// quoteText quotes a literal, whatever the session's
+// standard_conforming_strings.
+func quoteText(s string) string {
+	s = strings.ReplaceAll(s, "'", "''")
+	if strings.Contains(s, `\`) {
+		return " E'" + strings.ReplaceAll(s, `\`, `\\`) + "'"
+	}
+	return "'" + s + "'"
+}
+
 // enqueueSelect fills message and queue from the rows of i. A key that is
 // there already is read through an update that changes nothing: it sees, and
 // waits for, a twin of another transaction that this statement's snapshot
-// doesn't hold.
+// doesn't hold. A row that would be over before its start, by the clock here,
+// is left out, for the caller to be told in words.
 const enqueueSelect = `, m as (
     insert into {schema}.message (id, form, channel, priority, budget, on_unknown, on_unknown_after, notify, country,
         created_at, not_before, deadline, route, digest, digest_key, seal_key, recipient, recipient_hash, sender, senders,
@@ -84,6 +98,7 @@ const enqueueSelect = `, m as (
         i.route, i.digest, i.digest_key, i.seal_key, i.recipient, i.recipient_hash, i.sender, i.senders::jsonb,
         i.pinned, i.template, i.template_revision, i.trace, i.metadata::jsonb, i.supersedes::uuid, i.linked::uuid, i.content
     from i
+    where coalesce(i.not_before::timestamptz < coalesce(i.deadline::timestamptz, i.now + i.valid * interval '1 microsecond'), true)
     on conflict (id) do update set id = excluded.id
     returning id, digest, digest_key, xmax = 0 as added, route, priority, pinned, budget, not_before, deadline
 ), q as (

@@ -30,7 +30,7 @@ left join lateral (select h.* from {schema}.history h where h.id = $1::text::uui
 
 const recordSQL = `insert into {schema}.history (id, fence, sub, kind, move, state, reason, outcome, scope, stage, floor, provider,
     account, provider_id, status, code, detail, words, took, request, actor, why)
-values ($1::text::uuid, $2::bigint, case when $3::bigint in (1, 2) then 0 else nextval('{schema}.event_number') end, $3::bigint,
+values ($1::text::uuid, $2::bigint, case when $3::bigint in (1, 2) then 0 else nextval({event_number}) end, $3::bigint,
     $4::bigint, $5::bigint, $6::bigint, case when $3::bigint in (1, 2, 3, 4, 5) then $7::bigint end, $8::bigint, $9::bigint,
     nullif($10::bigint, 0), nullif($11::text, ''), nullif($12::text, ''), nullif($13::text, ''), nullif($14::bigint, 0),
     nullif($15::text, ''), nullif($16::text, ''), nullif($17::text, ''), $18::bigint, decode(nullif($19::text, ''), 'hex'),

@@ -142,7 +142,7 @@ const applySQL = `with i as (
 ), told as (
     insert into {schema}.history (id, at, fence, sub, kind, move, state, reason, outcome, scope, stage, wait, floor, provider,
         account, provider_id, status, code, detail, words, took, request, actor, why)
-    select p.id::uuid, p.now, p.fence, case when p.kind in (1, 2) then 0 else nextval('{schema}.event_number') end,
+    select p.id::uuid, p.now, p.fence, case when p.kind in (1, 2) then 0 else nextval({event_number}) end,
         case p.kind when 0 then 7 else p.kind end, p.move, p.state, p.reason,
         case when p.kind in (1, 2, 4) then p.outcome end, case when p.kind = 1 then p.scope end,
         case when p.kind in (1, 2) then p.stage end,

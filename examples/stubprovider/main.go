@@ -51,8 +51,10 @@ func run(ctx context.Context, out io.Writer, addr string, dedupe, lag time.Durat
 	}
 	defer vendor.Close()
 
-	fmt.Fprintf(out, "listening on %[1]s\nsend:   POST %[1]s/v1/messages\nledger: GET  %[1]s/deliveries/{key}\n", vendor.URL)
+	if _, err := fmt.Fprintf(out, "listening on %[1]s\nsend:   POST %[1]s/v1/messages\nledger: GET  %[1]s/deliveries/{key}\n", vendor.URL); err != nil {
+		return err
+	}
 	<-ctx.Done()
-	fmt.Fprintf(out, "%d keys, %d calls\n", len(vendor.Keys()), len(vendor.AllCalls()))
-	return nil
+	_, err = fmt.Fprintf(out, "%d keys, %d calls\n", len(vendor.Keys()), len(vendor.AllCalls()))
+	return err
 }

@@ -106,13 +106,13 @@ func Role(tb testing.TB, pool *pgxpool.Pool) string {
 	config := pool.Config().ConnConfig
 	role, password := uniqueName("r"), rand.Text()
 	tb.Cleanup(func() {
-		err := admin(tb, config, "drop owned by "+role+" cascade", "drop role "+role)
+		err := admin(tb, config, oneAtATime, "drop owned by "+role+" cascade", "drop role "+role)
 		if err != nil {
 			tb.Errorf("dropping the test's role: %v", err)
 		}
 	})
 	database := pgx.Identifier{config.Database}.Sanitize()
-	err := admin(tb, config,
+	err := admin(tb, config, oneAtATime,
 		"create role "+role+" login nosuperuser nocreatedb nocreaterole password '"+password+"'",
 		"grant connect, create on database "+database+" to "+role)
 	if err != nil {
@@ -120,6 +120,10 @@ func Role(tb testing.TB, pool *pgxpool.Pool) string {
 	}
 	return withParam(tb, withUser(tb, config.ConnString(), role, password), "search_path", "")
 }
+
+// oneAtATime waits for other tests' changes to the rights on the database, of which the server refuses two at once with
+// "tuple concurrently updated". It ends with its connection.
+const oneAtATime = "select pg_advisory_lock(4801234)"
 
 // admin runs statements on a connection of its own, outside the pool that the test may have closed or used up.
 func admin(tb testing.TB, config *pgx.ConnConfig, statements ...string) (err error) {

@@ -1,6 +1,7 @@
 -- The base: what a message is, what is in motion, what is parked, what
--- happened. Every name is qualified, so that it works with any search_path.
--- {schema} stands for the quoted schema.
+-- happened. Every name is qualified, so that it works with any search_path. The
+-- quoted schema is put in wherever it stands in braces; never in a comment,
+-- which a name with a line break would end.
 
 create table {schema}.migration (
     version integer primary key check (version > 0),
@@ -44,18 +45,17 @@ create table {schema}.message (
     constraint message_priority check (priority between 1 and 3),
     constraint message_budget check (budget between 1 and 100),
     constraint message_on_unknown check (on_unknown between 1 and 4 and on_unknown_after >= 0),
-    constraint message_validity check (deadline is null or not_before is null or not_before < deadline),
     constraint message_names check (length(route) between 1 and 40 and length(pinned) between 1 and 40)
 ) with (toast_tuple_target = 2048);
 
 -- lz4 where the server was built with it: pglz costs 0.7 ms on a 20 kB mail.
-do $$
+do $this_tag_is_longer_than_any_name_that_a_schema_can_have_in_postgres$
 begin
     alter table {schema}.message alter column content set compression lz4;
 exception when feature_not_supported or undefined_object or syntax_error or invalid_parameter_value then
     null;
 end
-$$;
+$this_tag_is_longer_than_any_name_that_a_schema_can_have_in_postgres$;
 
 -- The guard: one key, one message. It allows exactly one change: content to
 -- null, with scrubbed_at. An update that changes nothing is how an enqueue
@@ -115,7 +115,9 @@ create table {schema}.queue (
     constraint queue_counts check (fence >= 0 and spent between 0 and budget and open >= 0 and waived >= 0
         and ended between 0 and 2 and lookups >= 0),
     constraint queue_ledger check (open + waived = 0 or ledger is not null),
-    constraint queue_finite check (due > '-infinity' and due < 'infinity' and (lease is null or lease < 'infinity'))
+    constraint queue_finite check (             -- what both Postgres and Go can hold, in text too
+        least(due, lease, claimed, deadline, resolve_until, first_sent) >= '1970-01-01 00:00:00+00'
+        and greatest(due, lease, claimed, deadline, resolve_until, first_sent) < '9999-01-01 00:00:00+00')
 ) with (
     fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
@@ -149,6 +151,9 @@ create table {schema}.parked (
     constraint parked_state check (state in (4, 5) and reason between 1 and 7),
     constraint parked_held check (state <> 4 or open > 0),
     constraint parked_counts check (fence >= 0 and spent between 0 and budget and open >= 0 and waived >= 0),
+    constraint parked_finite check (
+        least(parked_at, deadline, first_sent) >= '1970-01-01 00:00:00+00'
+        and greatest(parked_at, deadline, first_sent) < '9999-01-01 00:00:00+00'),
     constraint parked_reason check (open + waived = 0 or reason in (4, 5, 6, 7))
 );
 

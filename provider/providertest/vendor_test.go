@@ -183,7 +183,7 @@ func TestVendorHangs(t *testing.T) {
 	}})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, v.URL, bytes.NewReader(nil))
 	require.NoError(t, err)
-	_, err = (&http.Client{Transport: &http.Transport{}}).Do(req) //nolint:bodyclose // there is none
+	_, err = (&http.Client{Transport: &http.Transport{}}).Do(req)
 	require.ErrorIs(t, err, context.Canceled)
 }
 
