@@ -13,12 +13,22 @@ import (
 // for a few: a claim costs the same for one row and for fifty.
 const linger = 500 * time.Microsecond
 
+// claimInterval is how old the worker's knowledge of the gates may be.
+const claimInterval = 200 * time.Millisecond
+
 // claim is the claimer: it claims for free slots only, looks around when
 // nothing is left to claim, and rests when there is nothing to see.
 func (r *run) claim(ctx context.Context, bell <-chan struct{}) {
 	pause := pacer{most: r.cfg.PollInterval}
 	looked, next := false, time.Duration(-1)
+	var fresh watch
 	for r.waitSlot(ctx) {
+		if fresh.elapsed() >= claimInterval {
+			if err := r.engine.Refresh(ctx); err != nil && ctx.Err() == nil {
+				r.log.WarnContext(ctx, "reading gates failed", slog.Any("error", err))
+			}
+			fresh = stopwatch()
+		}
 		n, more, err := r.claimOnce(ctx)
 		if err == nil && (n > 0 || more) {
 			looked = false

@@ -108,7 +108,7 @@ func (b *Box) EnqueueMany(ctx context.Context, tx pgx.Tx, intents []dispatch.Int
 	slices.SortFunc(order, func(x, y int) int { return rows[x].key.Compare(rows[y].key) })
 	res, err := tx.Query(ctx, b.sql.enqueueMany, manyArgs(rows, order)...)
 	if err != nil {
-		return nil, err
+		return nil, missing(err)
 	}
 	added = make([]bool, len(intents))
 	taken := make([]bool, len(intents))

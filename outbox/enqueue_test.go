@@ -367,30 +367,40 @@ func TestEnqueueInAFailedTransaction(t *testing.T) {
 	require.Zero(t, count(t, pool, schema, "message"))
 }
 
-// bent is a connection that does something else with the first request that has
-// this text: what pgx believes to have happened, and what has, part there.
+// bent is a connection that gives the first request with this text to do: what
+// pgx believes to have happened, and what has, part there.
 type bent struct {
 	net.Conn
 	at   string
 	once *atomic.Bool
 	do   func(c net.Conn, b []byte) (int, error)
+	lost atomic.Bool // from here on the connection is do's
 }
 
 func (c *bent) Write(b []byte) (int, error) {
-	if bytes.Contains(b, []byte(c.at)) && c.once.CompareAndSwap(false, true) {
-		own := c.Conn
-		c.Conn = closed{own} // from here on it is do's
-		return c.do(own, b)
+	switch {
+	case c.lost.Load():
+		return 0, net.ErrClosed
+	case bytes.Contains(b, []byte(c.at)) && c.once.CompareAndSwap(false, true):
+		c.lost.Store(true)
+		return c.do(c.Conn, b)
 	}
 	return c.Conn.Write(b)
 }
 
-// closed is a connection as seen by whoever has lost it.
-type closed struct{ net.Conn }
+func (c *bent) Read(b []byte) (int, error) {
+	if c.lost.Load() {
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Read(b)
+}
 
-func (closed) Read([]byte) (int, error)  { return 0, net.ErrClosed }
-func (closed) Write([]byte) (int, error) { return 0, net.ErrClosed }
-func (closed) Close() error              { return nil }
+func (c *bent) Close() error {
+	if c.lost.Load() {
+		return nil
+	}
+	return c.Conn.Close()
+}
 
 // bend returns a pool like the given one whose first request with that text
 // goes to do. Its statements travel as text.

@@ -33,6 +33,8 @@ type statements struct {
 	historyOf, statusOf, resend               string
 	receive, dueReceipts                      string
 	takeReceipt, putOffReceipt                string
+	gates, closeGate, probeGate               string
+	passGate, openGate                        string
 }
 
 func render(schema string) statements {
@@ -48,6 +50,7 @@ func render(schema string) statements {
 		markEnded: in(markEndedSQL), requeue: in(requeueSQL), repark: in(reparkSQL), record: in(recordSQL), unqueue: in(unqueueSQL), unpark: in(unparkSQL),
 		historyOf: in(historySQL), statusOf: in(statusSQL), resend: in(resendSQL),
 		receive: in(receiveSQL), dueReceipts: in(dueReceiptsSQL), takeReceipt: in(takeReceiptSQL), putOffReceipt: in(putOffReceiptSQL),
+		gates: in(gatesSQL), closeGate: in(closeGateSQL), probeGate: in(probeGateSQL), passGate: in(passGateSQL), openGate: in(openGateSQL),
 	}
 	for _, n := range claimSizes {
 		st.claim[n] = in(strings.ReplaceAll(claimSQL, "{limit}", strconv.Itoa(n)))

@@ -29,6 +29,8 @@ const claimSQL = `with c as (
         select w.ctid from {schema}.queue w
         where w.lane = $1::text and w.due <= (select clock_timestamp())
             and w.due >= coalesce($8::text::timestamptz, '-infinity')
+            and ($9::bigint = 1 or not (select exists (select from {schema}.gate g
+                where g.provider = $2::text and g.country = 0 and coalesce(g.until > clock_timestamp(), true))))
             and case w.state
                 when 1 then w.ended = 0 and w.spent < w.budget and coalesce(w.deadline > clock_timestamp(), true)
                 when 3 then w.ended = 0 and w.spent < w.budget and coalesce(w.deadline > clock_timestamp(), true)
@@ -44,7 +46,7 @@ const claimSQL = `with c as (
 )
 select c.id, c.due, c.claimed, c.lease, c.deadline, c.resolve_until, c.fence::bigint, c.spent::bigint, c.budget::bigint,
     c.lookups::bigint, c.ledger::text, m.on_unknown::bigint, m.on_unknown_after, m.pinned is not null, m.senders::text,
-    coalesce(m.senders ->> $2::text, ''), m.content, m.metadata::text, coalesce(m.trace, ''), m.created_at
+    coalesce(m.senders ->> $2::text, ''), m.content, m.metadata::text, coalesce(m.trace, ''), m.created_at, m.country::bigint
 from c join {schema}.message m on m.id = c.id`
 
 // unclaimSQL is rule 13. What has ended meanwhile is the sweeper's to finish.

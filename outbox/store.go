@@ -57,7 +57,7 @@ func (s *store) Claim(ctx context.Context, c engine.Claim) ([]engine.Task, error
 		return nil, fmt.Errorf("claim of %d rows: no such rung", c.Limit)
 	}
 	rows, err := s.pool.Query(ctx, text, c.Lane.String(), c.Provider, c.Account, int64(c.Encoding), uuidText(c.ID),
-		c.Lease.Microseconds(), c.Window.Microseconds(), nullTime(c.From))
+		c.Lease.Microseconds(), c.Window.Microseconds(), nullTime(c.From), flag(c.Probe))
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (s *store) Claim(ctx context.Context, c engine.Claim) ([]engine.Task, error
 		var ledger, senders, metadata *string
 		var action, after int64
 		if err := rows.Scan((*[16]byte)(&t.Key), &t.Due, &t.Claimed, &t.Lease, &deadline, &resolve, &t.Fence, &t.Spent, &t.Budget,
-			&t.Lookups, &ledger, &action, &after, &t.Pinned, &senders, &t.From, &t.Form, &metadata, &t.Trace, &t.Created); err != nil {
+			&t.Lookups, &ledger, &action, &after, &t.Pinned, &senders, &t.From, &t.Form, &metadata, &t.Trace, &t.Created, &t.Country); err != nil {
 			return nil, err
 		}
 		t.Now = t.Claimed

@@ -84,7 +84,7 @@ func NewWorker(box *Box, cfg WorkerConfig) (*Worker, error) {
 		return nil, errors.New("outbox: worker: an interval is below 1 ms")
 	}
 	e, err := engine.New(box.store, engine.Config{
-		Routes: box.list, Providers: cfg.Providers, Lease: cfg.Lease, Random: rand.Int64N,
+		Routes: box.list, Providers: cfg.Providers, Lease: cfg.Lease, Random: rand.Int64N, Gates: box.store,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("outbox: worker: %w", err)

@@ -92,6 +92,9 @@ func TestTwoWorkersFaultsOnEveryThirdCall(t *testing.T) {
 			accept()
 			return dispatch.Accepted{}, fault(dispatch.Evidence{Stage: dispatch.Answered, Status: 503})
 		case 3:
+			if c%360 != 27 { // each one holds the provider for all
+				return dispatch.Accepted{}, fault(dispatch.Evidence{Stage: dispatch.Answered, Status: 408})
+			}
 			mu.Lock()
 			floors[e.Key] = time.Now().Add(floor)
 			mu.Unlock()

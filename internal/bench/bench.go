@@ -39,10 +39,13 @@ func open(ctx context.Context, m mode) (b *bench, err error) {
 			return nil, err
 		}
 	}
-	if b.ours, err = newOurs(ctx, b.urls["dispatch"]); err != nil {
+	if b.ours, err = newOurs(ctx, b.urls["dispatch"], nil); err != nil {
 		return nil, err
 	}
 	if b.river, err = newRiver(ctx, b.urls["river"]); err != nil {
+		return nil, err
+	}
+	if err := warm(ctx, b.ours.db); err != nil {
 		return nil, err
 	}
 	fmt.Printf("PostgreSQL %s, fsync on, synchronous_commit on; River %s; Go %s, %d CPUs; %d-byte texts; mode %s, %d rounds\n",
@@ -51,14 +54,13 @@ func open(ctx context.Context, m mode) (b *bench, err error) {
 }
 
 func (b *bench) close() error {
-	var errs []error
 	if b.ours != nil {
-		errs = append(errs, b.ours.close())
+		b.ours.close()
 	}
 	if b.river != nil {
-		errs = append(errs, b.river.close())
+		b.river.close()
 	}
-	return errors.Join(append(errs, b.server.Close())...)
+	return b.server.Close()
 }
 
 func makeDatabase(ctx context.Context, server, name string) (string, error) {
@@ -94,6 +96,14 @@ func (b *bench) each(ctx context.Context, f func(ctx context.Context, p peer) er
 		}
 	}
 	return nil
+}
+
+// index is 0 for this library and 1 for River.
+func (b *bench) index(p peer) int {
+	if p == peer(b.ours) {
+		return 0
+	}
+	return 1
 }
 
 // compare prints one figure of both and its ratio.

@@ -30,7 +30,7 @@ func measureEnqueue(ctx context.Context, p peer, url string, goroutines int, d t
 	if err := p.clear(ctx); err != nil {
 		return m, err
 	}
-	pool, err := connect(ctx, url, goroutines)
+	pool, err := connect(ctx, url, goroutines, nil)
 	if err != nil {
 		return m, err
 	}

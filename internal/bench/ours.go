@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,6 +10,8 @@ import (
 
 	"github.com/seed-8098fbb7/dispatch"
 	"github.com/seed-8098fbb7/dispatch/outbox"
+	"github.com/seed-8098fbb7/dispatch/provider/exchange"
+	"github.com/seed-8098fbb7/dispatch/provider/httpapi"
 )
 
 // recipient is a number that is nobody's.
@@ -25,8 +26,8 @@ type ours struct {
 // workerConns is what a worker of either library gets: more than it ever uses.
 const workerConns = 16
 
-func newOurs(ctx context.Context, url string) (*ours, error) {
-	pool, err := connect(ctx, url, workerConns)
+func newOurs(ctx context.Context, url string, tracer pgx.QueryTracer) (*ours, error) {
+	pool, err := connect(ctx, url, workerConns, tracer)
 	if err != nil {
 		return nil, err
 	}
@@ -49,11 +50,7 @@ func newOurs(ctx context.Context, url string) (*ours, error) {
 
 func (o *ours) name() string        { return "dispatch" }
 func (o *ours) pool() *pgxpool.Pool { return o.db }
-
-func (o *ours) close() error {
-	o.db.Close()
-	return nil
-}
+func (o *ours) close()              { o.db.Close() }
 
 func (o *ours) clear(ctx context.Context) error {
 	return clear(ctx, o.db, "dispatch.message", "dispatch.queue", "dispatch.parked", "dispatch.history", business)
@@ -63,32 +60,29 @@ func intent(n int) dispatch.Intent {
 	return dispatch.Intent{Key: dispatch.NewKey(), Content: dispatch.SMS{To: recipient, Body: text(n)}}
 }
 
-func (o *ours) fill(ctx context.Context, from, to int) error {
-	for ; from < to; from += outbox.MaxMany {
-		if err := o.bulk(ctx, from, min(to, from+outbox.MaxMany)); err != nil {
-			return err
-		}
-	}
-	return settle(ctx, o.db, "dispatch.message", "dispatch.queue", "dispatch.history")
-}
-
-func (o *ours) bulk(ctx context.Context, from, to int) error {
+func (o *ours) batch(from, to int) func(ctx context.Context) error {
 	intents := make([]dispatch.Intent, 0, to-from)
 	for n := from; n < to; n++ {
 		intents = append(intents, intent(n))
 	}
-	return pgx.BeginFunc(ctx, o.db, func(tx pgx.Tx) error {
-		added, err := o.box.EnqueueMany(ctx, tx, intents)
-		if err != nil {
-			return err
-		}
-		for i, isNew := range added {
-			if !isNew {
-				return fmt.Errorf("message %d was reported as there already", from+i)
+	return func(ctx context.Context) error {
+		return pgx.BeginFunc(ctx, o.db, func(tx pgx.Tx) error {
+			added, err := o.box.EnqueueMany(ctx, tx, intents)
+			if err != nil {
+				return err
 			}
-		}
-		return nil
-	})
+			for i, isNew := range added {
+				if !isNew {
+					return fmt.Errorf("message %d was reported as there already", from+i)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+func (o *ours) rest(ctx context.Context) error {
+	return settle(ctx, o.db, "dispatch.message", "dispatch.queue", "dispatch.history")
 }
 
 func (o *ours) transact(ctx context.Context, pool *pgxpool.Pool, n int) error {
@@ -129,35 +123,50 @@ func (o *ours) commit(ctx context.Context, n int) (time.Time, error) {
 	return at, err
 }
 
-// stubborn is a provider that does what it is told and has no vendor.
-type stubborn struct {
-	dispatch.NoLookup
-	do func(ctx context.Context, key, text string) error
+// watched tells of every send that was accepted.
+type watched struct {
+	dispatch.Provider
+	seen func(ctx context.Context, key, text string) error
 }
 
-func (*stubborn) Contract() dispatch.Contract {
-	return dispatch.Contract{Name: "vendor", Account: "bench"}
-}
-
-func (p *stubborn) Send(ctx context.Context, e dispatch.Envelope) (dispatch.Accepted, error) {
-	key := e.Key.String()
+func (p *watched) Send(ctx context.Context, e dispatch.Envelope) (dispatch.Accepted, error) {
+	a, err := p.Provider.Send(ctx, e)
+	if err != nil {
+		return a, err
+	}
 	sms, ok := e.Content.(dispatch.SMS)
 	if !ok {
 		return dispatch.Accepted{}, fmt.Errorf("content is %T", e.Content)
 	}
-	if err := p.do(ctx, key, sms.Body); err != nil {
-		return dispatch.Accepted{}, err
+	return a, p.seen(ctx, e.Key.String(), sms.Body)
+}
+
+// accepting is a provider without a vendor: it accepts everything at once.
+type accepting struct{ dispatch.NoLookup }
+
+func (accepting) Contract() dispatch.Contract {
+	return dispatch.Contract{Name: "vendor", Account: "bench"}
+}
+
+func (accepting) Send(_ context.Context, e dispatch.Envelope) (dispatch.Accepted, error) {
+	return dispatch.Accepted{ID: e.Key.String()}, nil
+}
+
+func (o *ours) work(ctx context.Context, j job) (func() error, error) {
+	var p dispatch.Provider = accepting{}
+	closing := func() {}
+	if j.vendor != nil {
+		api, err := httpapi.New(httpapi.Config{
+			Name: "vendor", BaseURL: j.vendor.url, Window: 24 * time.Hour, Exchange: exchange.Config{MaxConns: j.slots},
+		})
+		if err != nil {
+			return nil, err
+		}
+		closing = api.Close
+		p = api
 	}
-	return dispatch.Accepted{ID: key}, nil
-}
-
-func (o *ours) work(ctx context.Context, slots int, do func(ctx context.Context, key, text string) error) (func() error, error) {
-	return o.workWith(ctx, slots, &stubborn{do: do})
-}
-
-func (o *ours) workWith(ctx context.Context, slots int, p dispatch.Provider) (func() error, error) {
 	w, err := outbox.NewWorker(o.box, outbox.WorkerConfig{
-		Providers: []dispatch.Provider{p}, Slots: slots, Logger: slog.New(slog.DiscardHandler),
+		Providers: []dispatch.Provider{&watched{Provider: p, seen: j.seen}}, Slots: j.slots, Logger: quiet,
 	})
 	if err != nil {
 		return nil, err
@@ -167,6 +176,7 @@ func (o *ours) workWith(ctx context.Context, slots int, p dispatch.Provider) (fu
 	go func() { done <- w.Run(ctx) }()
 	return func() error {
 		cancel()
+		defer closing()
 		return <-done
 	}, nil
 }
@@ -175,20 +185,20 @@ func (o *ours) waiting(ctx context.Context, n int) error {
 	return expect(ctx, o.db, "dispatch queue", n, "select count(*) from dispatch.queue q join dispatch.message m using (id) where q.state = 1")
 }
 
-// finished: one evidence row per message, of an acceptance, and nothing left.
+// finished: one evidence row for each, of an acceptance.
 func (o *ours) finished(ctx context.Context, n int) error {
-	for _, c := range []struct {
-		what, query string
-		want        int
-	}{
-		{"dispatch queue", "select count(*) from dispatch.queue", 0},
-		{"dispatch parked", "select count(*) from dispatch.parked", 0},
-		{"dispatch history", "select count(*) from dispatch.history", n},
-		{"dispatch acceptances", "select count(distinct id) from dispatch.history where state = 6 and outcome = 1 and fence = 1", n},
-	} {
-		if err := expect(ctx, o.db, c.what, c.want, c.query); err != nil {
-			return err
-		}
+	if err := expect(ctx, o.db, "dispatch history", n, "select count(*) from dispatch.history"); err != nil {
+		return err
 	}
-	return nil
+	return expect(ctx, o.db, "dispatch acceptances", n,
+		"select count(distinct id) from dispatch.history where state = 6 and outcome = 1 and fence = 1")
+}
+
+func (o *ours) left(ctx context.Context, n int) error {
+	return expect(ctx, o.db, "dispatch queue and parked", n,
+		"select (select count(*) from dispatch.queue) + (select count(*) from dispatch.parked)")
+}
+
+func (o *ours) settled(ctx context.Context) (map[string]time.Time, error) {
+	return commitTimes(ctx, o.db, "select id::text, pg_xact_commit_timestamp(xmin) from dispatch.history")
 }

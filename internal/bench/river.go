@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"time"
 
@@ -14,13 +13,21 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// riverPeer is River at its best settings: it fetches as often as it may, polls
-// often, completes in batches (its default), retries nothing and has no
-// maintenance to do.
+// riverPeer is River at its best settings. Completions go in batches, its
+// default.
 type riverPeer struct {
-	db     *pgxpool.Pool
-	insert *river.Client[pgx.Tx] // has no queues; its notifications are 100 ms apart, the default
+	db *pgxpool.Pool
+	// insert only enqueues. It is set as the worker's client is, since an
+	// application has one client for both: its notifications, which make
+	// River's latency what it is, are as dense as the fetches.
+	insert *river.Client[pgx.Tx]
+	// sparse is the same at the default of 100 ms, at which an insert seldom
+	// pays for a notification and a message may wait for 100 ms.
+	sparse *river.Client[pgx.Tx]
 }
+
+// fast fetches as often as River allows.
+var fast = river.Config{FetchCooldown: time.Millisecond, FetchPollInterval: 10 * time.Millisecond, Logger: quiet}
 
 // smsArgs is the same message.
 type smsArgs struct {
@@ -42,7 +49,7 @@ func (w *smsWorker) Work(ctx context.Context, job *river.Job[smsArgs]) error {
 }
 
 func newRiver(ctx context.Context, url string) (*riverPeer, error) {
-	pool, err := connect(ctx, url, workerConns)
+	pool, err := connect(ctx, url, workerConns, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +70,11 @@ func (r *riverPeer) setUp(ctx context.Context) error {
 	if _, err := m.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
 		return err
 	}
-	if r.insert, err = river.NewClient(driver, &river.Config{Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	insert := fast
+	if r.insert, err = river.NewClient(driver, &insert); err != nil {
+		return err
+	}
+	if r.sparse, err = river.NewClient(driver, &river.Config{Logger: quiet}); err != nil {
 		return err
 	}
 	return makeBusiness(ctx, r.db)
@@ -71,11 +82,7 @@ func (r *riverPeer) setUp(ctx context.Context) error {
 
 func (r *riverPeer) name() string        { return "river" }
 func (r *riverPeer) pool() *pgxpool.Pool { return r.db }
-
-func (r *riverPeer) close() error {
-	r.db.Close()
-	return nil
-}
+func (r *riverPeer) close()              { r.db.Close() }
 
 func (r *riverPeer) clear(ctx context.Context) error {
 	return clear(ctx, r.db, "river_job", business)
@@ -83,34 +90,37 @@ func (r *riverPeer) clear(ctx context.Context) error {
 
 func args(n int) smsArgs { return smsArgs{To: recipient, Body: text(n)} }
 
-func (r *riverPeer) fill(ctx context.Context, from, to int) error {
-	const batch = 10_000
-	for ; from < to; from += batch {
-		if err := r.bulk(ctx, from, min(to, from+batch)); err != nil {
-			return err
-		}
-	}
-	return settle(ctx, r.db, "river_job")
-}
-
-func (r *riverPeer) bulk(ctx context.Context, from, to int) error {
+func (r *riverPeer) batch(from, to int) func(ctx context.Context) error {
 	params := make([]river.InsertManyParams, 0, to-from)
 	for n := from; n < to; n++ {
 		params = append(params, river.InsertManyParams{Args: args(n)})
 	}
-	n, err := r.insert.InsertManyFast(ctx, params)
-	if err == nil && n != to-from {
-		err = fmt.Errorf("river inserted %d jobs, want %d", n, to-from)
+	return func(ctx context.Context) error {
+		n, err := r.insert.InsertManyFast(ctx, params)
+		if err == nil && n != to-from {
+			err = fmt.Errorf("river inserted %d jobs, want %d", n, to-from)
+		}
+		return err
 	}
-	return err
 }
 
+func (r *riverPeer) rest(ctx context.Context) error { return settle(ctx, r.db, "river_job") }
+
 func (r *riverPeer) transact(ctx context.Context, pool *pgxpool.Pool, n int) error {
+	return transactBy(ctx, r.insert, pool, n)
+}
+
+// transactSparse is transact at River's default of fetches.
+func (r *riverPeer) transactSparse(ctx context.Context, pool *pgxpool.Pool, n int) error {
+	return transactBy(ctx, r.sparse, pool, n)
+}
+
+func transactBy(ctx context.Context, client *river.Client[pgx.Tx], pool *pgxpool.Pool, n int) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if err := order(ctx, tx, strconv.Itoa(n)); err != nil {
 			return err
 		}
-		_, err := r.insert.InsertTx(ctx, tx, args(n), nil)
+		_, err := client.InsertTx(ctx, tx, args(n), nil)
 		return err
 	})
 }
@@ -123,26 +133,38 @@ func (r *riverPeer) commit(ctx context.Context, n int) (time.Time, error) {
 	return time.Now(), err
 }
 
-func (r *riverPeer) work(ctx context.Context, slots int, do func(ctx context.Context, key, text string) error) (func() error, error) {
+func (r *riverPeer) work(ctx context.Context, j job) (func() error, error) {
+	do := j.seen
+	closing := func() {}
+	if j.vendor != nil {
+		post, idle := j.vendor.client(j.slots)
+		closing = idle
+		do = func(ctx context.Context, key, text string) error {
+			if err := post(ctx, key, text); err != nil {
+				return err
+			}
+			return j.seen(ctx, key, text)
+		}
+	}
 	workers := river.NewWorkers()
 	if err := river.AddWorkerSafely(workers, &smsWorker{do: do}); err != nil {
 		return nil, err
 	}
-	client, err := river.NewClient(riverpgxv5.New(r.db), &river.Config{
-		FetchCooldown:          time.Millisecond,
-		FetchPollInterval:      10 * time.Millisecond,
-		LeaderElectionDisabled: true,
-		Logger:                 slog.New(slog.DiscardHandler),
-		Queues:                 map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: slots}},
-		Workers:                workers,
-	})
+	cfg := fast
+	cfg.LeaderElectionDisabled = true // no maintenance
+	cfg.Queues = map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: j.slots}}
+	cfg.Workers = workers
+	client, err := river.NewClient(riverpgxv5.New(r.db), &cfg)
 	if err != nil {
 		return nil, err
 	}
 	if err := client.Start(ctx); err != nil {
 		return nil, err
 	}
-	return func() error { return client.Stop(ctx) }, nil
+	return func() error {
+		defer closing()
+		return client.Stop(ctx)
+	}, nil
 }
 
 func (r *riverPeer) waiting(ctx context.Context, n int) error {
@@ -150,8 +172,13 @@ func (r *riverPeer) waiting(ctx context.Context, n int) error {
 }
 
 func (r *riverPeer) finished(ctx context.Context, n int) error {
-	if err := expect(ctx, r.db, "river_job", n, "select count(*) from river_job"); err != nil {
-		return err
-	}
 	return expect(ctx, r.db, "river_job completed", n, "select count(*) from river_job where state = 'completed' and attempt = 1")
+}
+
+func (r *riverPeer) left(ctx context.Context, n int) error {
+	return expect(ctx, r.db, "river_job not completed", n, "select count(*) from river_job where state <> 'completed'")
+}
+
+func (r *riverPeer) settled(ctx context.Context) (map[string]time.Time, error) {
+	return commitTimes(ctx, r.db, "select id::text, pg_xact_commit_timestamp(xmin) from river_job")
 }

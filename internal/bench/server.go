@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -12,12 +14,14 @@ import (
 
 // settings are the server's. Whatever commits is on disk; nothing else differs
 // from its defaults but the memory, and checkpoints, which would fall on one
-// peer or the other by chance. Commit times are kept to measure how long after
+// peer or the other by chance. Log files are kept for reuse, as they are on a
+// server that has run for a while. Commit times are kept to measure how long after
 // an answer its outcome was durable.
 var settings = map[string]string{
 	"synchronous_commit":     "on",
 	"shared_buffers":         "1GB",
 	"max_wal_size":           "16GB",
+	"min_wal_size":           "2GB",
 	"checkpoint_timeout":     "1h",
 	"track_commit_timestamp": "on",
 }
@@ -26,12 +30,27 @@ func startServer(ctx context.Context) (*pgtest.Server, error) {
 	return pgtest.Start(ctx, pgtest.Options{Own: true, Fsync: true, Settings: settings})
 }
 
+// warm writes as much log as is kept for reuse: a new file costs twice.
+func warm(ctx context.Context, pool *pgxpool.Pool) error {
+	for range 2 {
+		_, err := pool.Exec(ctx, "select pg_logical_emit_message(false, 'warm', repeat('x', 1000000)) from generate_series(1, 700)")
+		if err != nil {
+			return err
+		}
+		if _, err := pool.Exec(ctx, "checkpoint"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // connect makes a pool whose connections are all there from the beginning.
-func connect(ctx context.Context, url string, conns int) (*pgxpool.Pool, error) {
+func connect(ctx context.Context, url string, conns int, tracer pgx.QueryTracer) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, err
 	}
+	cfg.ConnConfig.Tracer = tracer
 	cfg.MaxConns, cfg.MinConns = int32(conns), int32(conns) // #nosec G115 -- a small number of our own
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
@@ -105,3 +124,22 @@ func order(ctx context.Context, tx pgx.Tx, body string) error {
 	_, err := tx.Exec(ctx, insertBusiness, body)
 	return err
 }
+
+// commitTimes reads pairs of a key and a time.
+func commitTimes(ctx context.Context, pool *pgxpool.Pool, query string) (map[string]time.Time, error) {
+	rows, err := pool.Query(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	times := map[string]time.Time{}
+	var key string
+	var at time.Time
+	_, err = pgx.ForEachRow(rows, []any{&key, &at}, func() error {
+		times[key] = at
+		return nil
+	})
+	return times, err
+}
+
+// quiet is the logger of both libraries: what fails shows in the counts.
+var quiet = slog.New(slog.DiscardHandler)

@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
-	"runtime/debug"
-	"runtime/pprof"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // noop: a worker whose sends cost nothing.
@@ -17,7 +18,7 @@ func noop(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		m, err := measureWorked(ctx, p, workload{messages: b.noop, slots: slots, limit: patience})
+		m, err := measureWorked(ctx, p, workload{messages: b.noop, slots: slots, limit: patience}, nil)
 		stop()
 		s[b.index(p)].add(m)
 		return err
@@ -34,29 +35,42 @@ func noop(ctx context.Context, b *bench) error {
 	return nil
 }
 
-func (b *bench) index(p peer) int {
-	if p == peer(b.ours) {
-		return 0
+// httpFast: a vendor that answers at once, on the same processors. They are
+// all taken, so it is here that outcomes wait longest.
+func httpFast(ctx context.Context, b *bench) error {
+	s, err := b.post(ctx, workload{messages: b.http, slots: 100, lags: true, limit: patience}, 0)
+	if err != nil {
+		return err
 	}
-	return 1
+	compare("  answer → outcome committed, p99", "ms", s[0].lag, s[1].lag)
+	b.result.put("worked_http_ratio", ratio(s[0].rate, s[1].rate))
+	b.result.put("settle_lag_p99_ms", s[0].lag.median())
+	return nil
 }
 
-// startProfile profiles this library's worker where the flag asks for it.
-func (b *bench) startProfile(p peer) (stop func(), err error) {
-	if b.profile == "" || p != peer(b.ours) {
-		return func() {}, nil
-	}
-	f, err := os.Create(b.profile)
+// httpSlow: a vendor that takes its time.
+func httpSlow(ctx context.Context, b *bench) error {
+	_, err := b.post(ctx, workload{messages: b.slow, slots: 1000, limit: patience}, 50*time.Millisecond)
+	return err
+}
+
+func (b *bench) post(ctx context.Context, w workload, delay time.Duration) (s [2]workedSeries, err error) {
+	name := fmt.Sprintf("worked, HTTP answers after %v, %d slots", delay, w.slots)
+	err = b.each(ctx, func(ctx context.Context, p peer) error {
+		v, err := newVendor(ctx, delay)
+		if err != nil {
+			return err
+		}
+		w.vendor = v
+		m, err := measureWorked(ctx, p, w, nil)
+		s[b.index(p)].add(m)
+		return errors.Join(err, v.close())
+	})
 	if err != nil {
-		return nil, err
+		return s, fmt.Errorf("%s: %w", name, err)
 	}
-	if err := pprof.StartCPUProfile(f); err != nil {
-		return nil, err
-	}
-	return func() {
-		pprof.StopCPUProfile()
-		_ = f.Close()
-	}, nil
+	compare(name, "/s", s[0].rate, s[1].rate)
+	return s, nil
 }
 
 // enqueue: a business row and a message in one transaction.
@@ -70,27 +84,32 @@ func enqueue(ctx context.Context, b *bench) error {
 }
 
 func (b *bench) enqueueWith(ctx context.Context, goroutines int) error {
-	var plain, piped, river, alone enqueuedSeries
-	measure := func(ctx context.Context, p peer, s *enqueuedSeries, tx transaction, messages bool) error {
-		m, err := measureEnqueue(ctx, p, b.urls[p.name()], goroutines, b.mode.enqueue, tx, messages)
-		s.add(m)
-		return err
+	kinds := []struct {
+		p        peer
+		tx       transaction
+		messages bool
+	}{
+		{b.ours, b.ours.transact, true},
+		{b.river, b.river.transact, true},
+		{b.ours, b.ours.pipeline, true},
+		{b.river, b.river.transactSparse, true},
+		{b.ours, transactAlone, false},
 	}
-	err := b.each(ctx, func(ctx context.Context, p peer) error {
-		if b.index(p) != 0 {
-			return measure(ctx, p, &river, p.transact, true)
+	var s [5]enqueuedSeries
+	for round := range b.rounds {
+		for i := range kinds {
+			if round%2 == 1 {
+				i = len(kinds) - 1 - i
+			}
+			k := kinds[i]
+			m, err := measureEnqueue(ctx, k.p, b.urls[k.p.name()], goroutines, b.mode.enqueue, k.tx, k.messages)
+			if err != nil {
+				return err
+			}
+			s[i].add(m)
 		}
-		if err := measure(ctx, p, &plain, p.transact, true); err != nil {
-			return err
-		}
-		if err := measure(ctx, p, &piped, b.ours.pipeline, true); err != nil {
-			return err
-		}
-		return measure(ctx, p, &alone, transactAlone, false)
-	})
-	if err != nil {
-		return err
 	}
+	plain, river, piped, sparse, alone := s[0], s[1], s[2], s[3], s[4]
 	name := fmt.Sprintf("enqueue, %d goroutines", goroutines)
 	compare(name, "/s", plain.rate, river.rate)
 	compare(name+", pipelined", "/s", piped.rate, river.rate)
@@ -99,6 +118,7 @@ func (b *bench) enqueueWith(ctx context.Context, goroutines int) error {
 	compare("  CPU per commit", "µs", plain.cpu, river.cpu)
 	compare("  CPU per commit, pipelined", "µs", piped.cpu, river.cpu)
 	compare("  log per commit", "bytes", plain.wal, river.wal)
+	compare("  beside River's default fetch cooldown", "/s", plain.rate, sparse.rate)
 	fmt.Printf("  the business row alone: %s /s, p50 %s µs, CPU %s µs\n", alone.rate, alone.p50, alone.cpu)
 	if goroutines == 8 {
 		b.result.put("enqueue_ratio", ratio(plain.rate, river.rate))
@@ -107,15 +127,131 @@ func (b *bench) enqueueWith(ctx context.Context, goroutines int) error {
 	return nil
 }
 
-// riverVersion is what go.mod says.
-func riverVersion() string {
-	info, _ := debug.ReadBuildInfo()
-	if info != nil {
-		for _, d := range info.Deps {
-			if d.Path == "github.com/riverqueue/river" {
-				return d.Version
+// bulk: batches of 10,000 in a transaction each.
+func bulk(ctx context.Context, b *bench) error {
+	var s [2]series
+	err := b.each(ctx, func(ctx context.Context, p peer) error {
+		if err := p.clear(ctx); err != nil {
+			return err
+		}
+		var took time.Duration
+		for from := 0; from < b.bulk; from += fillBatch {
+			put := p.batch(from, from+fillBatch)
+			began := time.Now()
+			if err := put(ctx); err != nil {
+				return fmt.Errorf("%s: %w", p.name(), err)
 			}
+			took += time.Since(began)
+		}
+		i := b.index(p)
+		s[i] = append(s[i], float64(b.bulk)/took.Seconds())
+		return p.waiting(ctx, b.bulk)
+	})
+	if err != nil {
+		return fmt.Errorf("bulk enqueue: %w", err)
+	}
+	compare(fmt.Sprintf("bulk enqueue, batches of %d", fillBatch), "/s", s[0], s[1])
+	b.result.put("bulk_ratio", ratio(s[0], s[1]))
+	return nil
+}
+
+// latency: from the commit to the send, on an idle system.
+func latency(ctx context.Context, b *bench) error {
+	var p50, p99 [2]series
+	err := b.each(ctx, func(ctx context.Context, p peer) error {
+		times, err := measureLatency(ctx, p, b.latency)
+		if err != nil {
+			return err
+		}
+		i := b.index(p)
+		p50[i] = append(p50[i], millis(percentile(times, 0.5)))
+		p99[i] = append(p99[i], millis(percentile(times, 0.99)))
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("latency: %w", err)
+	}
+	compare("commit → send, idle, p50", "ms", p50[0], p50[1])
+	compare("commit → send, idle, p99", "ms", p99[0], p99[1])
+	b.result.put("latency_p99_ms", p99[0].median())
+	return nil
+}
+
+// held: a snapshot is open while the worker works, so that no dead row can be
+// removed.
+func held(ctx context.Context, b *bench) error {
+	const slots = 100
+	var s [2]series
+	err := b.each(ctx, func(ctx context.Context, p peer) (err error) {
+		conn, err := p.pool().Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Release()
+		var tx pgx.Tx
+		m, err := measureWorked(ctx, p, workload{messages: b.held, slots: slots, limit: patience}, func(ctx context.Context) (err error) {
+			if tx, err = conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}); err != nil {
+				return err
+			}
+			_, err = tx.Exec(ctx, "select txid_current_snapshot()") // the first statement takes it
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		s[b.index(p)] = append(s[b.index(p)], m.rate)
+		return tx.Commit(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("held snapshot: %w", err)
+	}
+	compare(fmt.Sprintf("worked, no-op, %d slots, a snapshot held", slots), "/s", s[0], s[1])
+	b.result.put("held_ratio", ratio(s[0], s[1]))
+	return nil
+}
+
+// backlog: the time of a claim with much behind it and before it.
+func backlog(ctx context.Context, b *bench) error {
+	const few, each = 10_000, 4000
+	url, err := makeDatabase(ctx, b.server.URL(), "bench_backlog")
+	if err != nil {
+		return err
+	}
+	large, err := openLake(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer large.close()
+	small, err := openLake(ctx, b.urls[b.ours.name()])
+	if err != nil {
+		return err
+	}
+	defer small.close()
+	if err := large.clear(ctx); err != nil {
+		return err
+	}
+	if err := errors.Join(large.deepen(ctx, b.pending), large.workOff(ctx, b.pending, 1000, 0), large.deepen(ctx, b.pending)); err != nil {
+		return fmt.Errorf("backlog: %w", err)
+	}
+	var s [2]series
+	for range b.rounds {
+		if err := small.clear(ctx); err != nil {
+			return err
+		}
+		small.enqueued, small.worked = 0, 0
+		if err := small.deepen(ctx, few); err != nil {
+			return err
+		}
+		for i, l := range []*lake{small, large} {
+			ms, err := l.claims(ctx, each)
+			if err != nil {
+				return fmt.Errorf("backlog: %w", err)
+			}
+			s[i] = append(s[i], ms)
 		}
 	}
-	return "of unknown version"
+	fmt.Printf("claim of %d rows or more, p50: %s ms with %d pending, %s ms with %d pending and %d finished: %sx\n",
+		fullClaim, s[0], few, s[1], b.pending, b.pending, short(ratio(s[1], s[0])))
+	b.result.put("backlog_slowdown", ratio(s[1], s[0]))
+	return nil
 }

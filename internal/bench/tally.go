@@ -31,27 +31,34 @@ func number(text string) (int, error) {
 type tally struct {
 	counts []atomic.Int32
 	total  atomic.Int64
-	done   chan struct{} // closed when the last one is worked
+	enough int64
+	done   chan struct{} // closed when enough are worked
 }
 
-func newTally(n int) *tally {
-	return &tally{counts: make([]atomic.Int32, n), done: make(chan struct{})}
+// newTally counts n messages; enough of them are all where zero.
+func newTally(n, enough int) *tally {
+	if enough == 0 {
+		enough = n
+	}
+	return &tally{counts: make([]atomic.Int32, n), enough: int64(enough), done: make(chan struct{})}
 }
 
-// hit counts the message with this text.
-func (t *tally) hit(text string) error {
+// hit counts the message with this text and returns its number.
+func (t *tally) hit(text string) (int, error) {
 	n, err := number(text)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if n < 0 || n >= len(t.counts) {
-		return fmt.Errorf("message %d was never enqueued", n)
+		return 0, fmt.Errorf("message %d was never enqueued", n)
 	}
-	t.counts[n].Add(1)
-	if t.total.Add(1) == int64(len(t.counts)) {
+	if t.counts[n].Add(1) > 1 {
+		return 0, fmt.Errorf("message %d was worked twice", n)
+	}
+	if t.total.Add(1) == t.enough {
 		close(t.done)
 	}
-	return nil
+	return n, nil
 }
 
 // check returns an error unless every message was worked exactly once.

@@ -50,7 +50,6 @@ func clear(t *testing.T, p *toxiproxy.Proxy) {
 	require.NoError(t, p.Toxics.RemoveToxic(context.Background(), "silence"))
 }
 
-
 // One logical send through the silence: the vendor delivers once, the row ends
 // as sent, and it took more than one attempt. With keep-alive the client's own
 // read deadline fires; where the vendor closes after each answer, the same

@@ -107,14 +107,29 @@ type Setup struct {
 func (s Setup) margin(c dispatch.Contract) time.Duration { return 2 * s.Lease(c) }
 
 // resendEnd is the end of the time in which the leg may be sent again under
-// its key; zero where it may not.
+// its key by this worker; zero where it may not.
 func (s Setup) resendEnd(r Row, leg Leg, spent int) time.Time {
 	c, ok := s.Contract(leg.Provider)
-	if !ok || r.Ended != NotEnded || spent >= r.Budget || c.Dedupe.Window <= 0 ||
-		r.Ledger.Count(Open) > 1 || leg.Account != c.Account || leg.Encoding != c.Encoding {
+	if !ok || s.foreign(leg) {
+		return time.Time{}
+	}
+	return s.windowEnd(r, leg, c, spent)
+}
+
+// windowEnd is resendEnd for a worker that has the leg's account and encoding.
+func (s Setup) windowEnd(r Row, leg Leg, c dispatch.Contract, spent int) time.Time {
+	if r.Ended != NotEnded || spent >= r.Budget || c.Dedupe.Window <= 0 || r.Ledger.Count(Open) > 1 {
 		return time.Time{}
 	}
 	return sooner(leg.First.Add(c.Dedupe.Window-s.margin(c)), r.Deadline)
+}
+
+// foreign reports whether this worker has the leg's provider with another
+// account or encoding: while releases roll, another worker may still be able
+// to do what this one can't.
+func (s Setup) foreign(leg Leg) bool {
+	c, ok := s.Contract(leg.Provider)
+	return ok && (c.Account != leg.Account || c.Encoding != leg.Encoding)
 }
 
 // Resendable reports whether an open row may be sent again at now, under its
@@ -158,13 +173,17 @@ func (s Setup) resolveUntil(r Row, spent int) time.Time {
 			return time.Time{}
 		}
 		t := leg.Reach
-		if s.searchable(leg) {
-			t = later(t, leg.Reach.Add(c.Search.Lag+lookupRoom))
+		if c.Search.Available {
+			t = later(t, later(leg.Reach.Add(c.Search.Lag), leg.Until).Add(lookupRoom))
 		}
 		if c.Echo.Reference {
 			t = later(t, leg.Reach.Add(c.Echo.Grace))
 		}
-		end = later(later(end, t), s.resendEnd(r, leg, spent))
+		again := s.windowEnd(r, leg, c, spent)
+		if s.foreign(leg) { // and perhaps foreign to all by now: a release has rolled by then
+			again = sooner(again, leg.Reach.Add(lookupRoom))
+		}
+		end = later(later(end, t), again)
 	}
 	if r.OnUnknown.After > 0 {
 		end = sooner(end, since.Add(r.OnUnknown.After))
@@ -187,13 +206,25 @@ func (s Setup) doubt(rule Rule, r Row, l Ledger, spent int, now time.Time, wait 
 		Provider: leg.Provider, Account: leg.Account, Encoding: leg.Encoding, First: leg.First,
 		ResolveUntil: s.resolveUntil(r, spent),
 	}
+	if rule == RuleRefusedOpen && !m.ResolveUntil.IsZero() {
+		// What was refused just now isn't sent once more before its wait is
+		// over, whatever OnUnknown says: an account's refusals spend nothing,
+		// so that nothing else would end such a loop.
+		m.ResolveUntil = later(m.ResolveUntil, now.Add(wait))
+	}
+	// A floor holds its provider, for look-ups too. It may end behind the time
+	// in which the row can be sent again: the row must not be due before, or a
+	// claim would take it.
+	m.NotBefore = leg.Until
 	switch again := later(now.Add(wait), leg.Until); {
 	case m.ResolveUntil.IsZero():
 		m.Wait = unbound
 	case again.Before(s.resendEnd(r, leg, spent)):
-		m.Wait, m.NotBefore = wait, leg.Until
+		m.Wait = wait
 	case s.searchable(leg):
 		m.Wait = lookupPause(r.Lookups)
+	case s.foreign(leg):
+		m.Wait = unbound
 	default:
 		m.NotBefore = m.ResolveUntil
 	}
@@ -211,7 +242,7 @@ func (s Setup) next(rule Rule, r Row, l Ledger, spent int, now time.Time, wait t
 	to, at := s.choose(r.Provider, l, now.Add(wait))
 	m.NotBefore = at
 	m.Lane.Provider = to
-	if to == s.Any {
+	if to == s.Any && !l.bars(to, later(now.Add(wait), at)) {
 		m.Lane.Provider = ""
 	}
 	return m
@@ -228,18 +259,21 @@ func (s Setup) choose(failed string, l Ledger, from time.Time) (provider string,
 			start = i + 1
 		}
 	}
-	for i := range s.Candidates {
+	for i := range 2 * len(s.Candidates) {
 		c := s.Candidates[(start+i)%len(s.Candidates)]
-		if l.barred(c) {
-			continue
+		if l.barred(c) && i < len(s.Candidates) || i >= len(s.Candidates) && provider != "" {
+			continue // a barred one only where all are: its refusal ends the message
 		}
 		t := later(from, l.until(c))
 		if provider == "" || t.Before(at) {
 			provider, at = c, t
 		}
 	}
-	if provider == "" {
-		return "", l.until(failed)
+	if provider == "" { // it goes to whatever another worker has: every floor counts
+		for _, leg := range l {
+			at = later(at, leg.Until)
+		}
+		return "", at
 	}
 	return provider, l.until(provider)
 }

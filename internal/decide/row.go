@@ -115,6 +115,18 @@ func (l Ledger) Remark(from, to Mark) Ledger {
 	return out
 }
 
+// unwaived returns the ledger with what was waived open again. Its clock for
+// OnUnknown.After starts anew: the choice that waived it was made already.
+func (l Ledger) unwaived(now time.Time) Ledger {
+	out := slices.Clone(l)
+	for i := range out {
+		if out[i].Mark == Waived {
+			out[i].Mark, out[i].Since = Open, now
+		}
+	}
+	return out
+}
+
 // opened returns the leg as open since t, or since it was.
 func (leg Leg) opened(t time.Time) Leg {
 	if leg.Mark != Open {
@@ -141,6 +153,13 @@ func (l Ledger) bound(prefer string) (Leg, bool) {
 // barred reports whether the provider refused the message's sender.
 func (l Ledger) barred(provider string) bool {
 	return slices.ContainsFunc(l, func(leg Leg) bool { return leg.Provider == provider && leg.Barred })
+}
+
+// bars reports whether a provider other than to can't take the message at t.
+// The lane of any is claimed by each worker for the first provider that it has
+// bound, which need not be the one that was chosen here.
+func (l Ledger) bars(to string, t time.Time) bool {
+	return slices.ContainsFunc(l, func(leg Leg) bool { return leg.Provider != to && (leg.Barred || leg.Until.After(t)) })
 }
 
 // until is the floor that the provider asked for.

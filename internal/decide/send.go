@@ -60,7 +60,7 @@ func (s Setup) refused(r Row, leg Leg, e dispatch.Evidence, v dispatch.Verdict, 
 		l = l.Put(leg) // a leg that says nothing isn't written
 	}
 	if l.Count(Open)+l.Count(Waived) > 0 {
-		l = l.Remark(Waived, Open)
+		l = l.unwaived(now)
 		if e.Cause == dispatch.CauseChanged {
 			return s.hold(RuleChanged, r, l, r.Spent-1, now)
 		}
@@ -124,7 +124,7 @@ func (s Setup) Unstarted(r Row, now time.Time, wait time.Duration) Move {
 // its frozen map, or no longer on the route. It goes to one that can, or waits
 // a minute, visibly.
 func (s Setup) Unusable(r Row, now time.Time) Move {
-	if r.Ledger.Count(Open) > 0 || r.Pinned || !s.siblings(r.Ledger) {
+	if r.Ledger.Count(Open) > 0 || r.Pinned || len(s.Candidates) == 0 {
 		return s.Unstarted(r, now, unbound)
 	}
 	return s.next(RuleUnstarted, r, r.Ledger, r.Spent-1, now, 0)

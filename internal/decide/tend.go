@@ -60,6 +60,8 @@ func (s Setup) tendDoubt(r Row) (Move, bool) {
 		m := s.push(r, r.Now.Add(lookupPause(r.Lookups)))
 		m.Rule, m.Lease, m.Lookups = RuleLookup, s.Lease(c), r.Lookups+1
 		return m, true
+	case s.foreign(leg):
+		return s.push(r, r.Now.Add(unbound)), true
 	}
 	return s.push(r, r.ResolveUntil), true
 }

@@ -39,7 +39,7 @@ func Cancel(why Ended) Verb {
 				r.State = dispatch.Cancelled
 				return r, RuleCancelPending, nil
 			}
-			r.Ledger = r.Ledger.Remark(Waived, Open)
+			r.Ledger = r.Ledger.unwaived(r.Now)
 			return r.doubted(), RuleCancelWaived, nil
 		case dispatch.Sending:
 			return r, RuleCancelSending, nil
@@ -71,6 +71,9 @@ func (r Row) doubted() Row {
 	r.Provider, r.Account, r.Encoding = leg.Provider, leg.Account, leg.Encoding
 	r.Lane.Provider = leg.Provider
 	r.Lease, r.ResolveUntil, r.Due, r.Lookups = time.Time{}, time.Time{}, r.Now, 0
+	if r.Ended == NotEnded { // a claim may send it again, but not before its floor
+		r.Due = later(r.Now, leg.Until)
+	}
 	r.Fence++
 	return r
 }
@@ -141,11 +144,18 @@ func Retry(scrubbed bool) Verb {
 			return r, 0, ErrExpired
 		}
 		r.Spent = 0
-		for i := range r.Ledger {
-			r.Ledger[i].Barred = false // a person says that the sender was mended
-		}
+		r.Ledger = r.Ledger.mended()
 		return r.again(), RuleRequeue, nil
 	}
+}
+
+// mended lifts what senders were refused: a person says that it was mended.
+func (l Ledger) mended() Ledger {
+	out := append(Ledger(nil), l...)
+	for i := range out {
+		out[i].Barred = false
+	}
+	return out
 }
 
 // since restarts the clock of OnUnknown.After.
@@ -172,7 +182,7 @@ func SendAnyway(scrubbed bool) Verb {
 			return r, 0, ErrExpired
 		}
 		r.Spent = 0
-		r.Ledger = r.Ledger.Remark(Open, Waived)
+		r.Ledger = r.Ledger.Remark(Open, Waived).mended()
 		return r.again(), RuleSendAnyway, nil
 	}
 }

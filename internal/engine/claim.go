@@ -88,30 +88,31 @@ const resetEvery = 64
 // taken, and Audit(id) hands them back. more tells that another lane is ready,
 // or that this one has more.
 func (e *Engine) Claim(ctx context.Context, free int, id [16]byte) (tasks []Task, more bool, err error) {
-	l := e.pick()
-	if l == nil || free < 1 {
+	pick, ok := e.pick(free)
+	if !ok {
 		return nil, false, nil
 	}
-	limit := rung(free)
+	l := pick.lane
 	e.claims++
 	l.claimed = e.claims
-	if l.full++; l.full >= resetEvery {
-		l.from, l.full = time.Time{}, 0
+	name := pick.to.contract.Name
+	if pick.probe {
+		if won, err := e.probing(ctx, name); err != nil || !won {
+			_, more = e.pick(free)
+			return nil, more, err
+		}
 	}
-	c := l.provider.contract
-	req := Claim{
-		ID: id, Lane: l.id, Provider: c.Name, Account: c.Account, Encoding: c.Encoding,
-		Lease: e.lease(c), Limit: limit, From: l.from,
-	}
-	if c.Dedupe.Window > 0 {
-		req.Window = max(0, c.Dedupe.Window-2*req.Lease)
-	}
-	tasks, err = e.store.Claim(ctx, req)
+	tasks, err = e.store.Claim(ctx, e.request(pick, id))
 	if err != nil {
 		return nil, false, err
 	}
+	e.gates.taken(name)
 	switch {
-	case len(tasks) == limit:
+	case pick.probe:
+		for i := range tasks {
+			tasks[i].Probe = true
+		}
+	case len(tasks) == pick.limit:
 		for _, t := range tasks {
 			if t.Due.After(l.from) {
 				l.from = t.Due
@@ -122,24 +123,64 @@ func (e *Engine) Claim(ctx context.Context, free int, id [16]byte) (tasks []Task
 	default:
 		l.ready = false
 	}
-	return tasks, e.pick() != nil, nil
+	_, more = e.pick(free)
+	return tasks, more, nil
 }
 
-// pick returns the lane to claim from: the highest priority that is ready, the
-// longest untouched first; each fourth claim goes to the longest untouched of
-// all, so that nothing starves.
-func (e *Engine) pick() *lane {
-	var best *lane
+func (e *Engine) request(p pick, id [16]byte) Claim {
+	l, c := p.lane, p.to.contract
+	if l.full++; l.full >= resetEvery || p.probe || p.to.contract.Name != l.provider.contract.Name {
+		l.from, l.full = time.Time{}, 0
+	}
+	req := Claim{
+		ID: id, Lane: l.id, Provider: c.Name, Account: c.Account, Encoding: c.Encoding,
+		Lease: e.lease(c), Limit: p.limit, From: l.from, Probe: p.probe,
+	}
+	if c.Dedupe.Window > 0 {
+		req.Window = max(0, c.Dedupe.Window-2*req.Lease)
+	}
+	return req
+}
+
+// pick is what the next claim takes.
+type pick struct {
+	lane  *lane
+	to    bound
+	probe bool
+	limit int
+}
+
+// pick returns the lane to claim from: the highest priority that is ready and
+// whose provider may be called, the longest untouched first; each fourth claim
+// goes to the longest untouched of all, so that nothing starves.
+func (e *Engine) pick(free int) (best pick, ok bool) {
+	if free < 1 {
+		return pick{}, false
+	}
 	for _, l := range e.lanes {
-		if !l.ready {
+		if !l.ready || best.lane != nil && !e.before(l, best.lane) {
 			continue
 		}
-		if best == nil || e.claims%4 == 3 && l.claimed < best.claimed ||
-			e.claims%4 != 3 && l.id.Priority == best.id.Priority && l.claimed < best.claimed {
-			best = l
+		to, probe, usable := e.target(l)
+		if !usable {
+			continue
+		}
+		limit := 1
+		if !probe {
+			limit = e.gates.ramp(to.contract.Name, rung(free))
+		}
+		if limit > 0 {
+			best = pick{lane: l, to: to, probe: probe, limit: rung(limit)}
 		}
 	}
-	return best
+	return best, best.lane != nil
+}
+
+func (e *Engine) before(l, best *lane) bool {
+	if e.claims%4 == 3 {
+		return l.claimed < best.claimed
+	}
+	return l.id.Priority == best.id.Priority && l.claimed < best.claimed
 }
 
 // Audit hands back what the failed claim took. It may have to be asked again

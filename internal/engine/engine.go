@@ -20,6 +20,8 @@ type Config struct {
 	Lease time.Duration
 	// Random returns a number in [0, n).
 	Random func(n int64) int64
+	// Gates shares the holds on providers; nil holds none.
+	Gates Gates
 }
 
 // Engine decides and asks its Store. Look, Claim and Hint belong to one
@@ -32,6 +34,7 @@ type Engine struct {
 	lanes     []*lane
 	byName    map[string]*lane
 	sweep     sweeper
+	gates     gates
 	claims    int
 }
 
@@ -144,4 +147,11 @@ func (e *Engine) candidates(r dispatch.Route, senders []byte) []string {
 		}
 	}
 	return out
+}
+
+// hasSender reports whether the frozen map has a sender at the provider. A map
+// that can't be read says nothing.
+func hasSender(senders []byte, provider string) bool {
+	var frozen map[string]string
+	return senders == nil || json.Unmarshal(senders, &frozen) != nil || frozen[provider] != ""
 }

@@ -29,6 +29,9 @@ func (e *Engine) Begin(t Task, elapsed time.Duration) (a Attempt, back Change, o
 	if !known || !slices.Contains(s.Candidates, t.Provider) {
 		return Attempt{}, handBack(t, s.Unusable(t.Row, now)), false
 	}
+	if m, held := e.held(t, s, now); held {
+		return Attempt{}, handBack(t, m), false
+	}
 	if !s.Startable(t.Row, b.contract, now) {
 		return Attempt{}, handBack(t, s.Unstarted(t.Row, now, 0)), false
 	}
@@ -92,12 +95,16 @@ func (e *Engine) Finish(t Task, acc dispatch.Accepted, err error, elapsed, took 
 			Kind: KindAttempt, Provider: t.Provider, Account: t.Account, Evidence: ev, Verdict: v, Took: took,
 		},
 	}
+	if e.cfg.Gates != nil {
+		c.Hold = e.gates.observe(t, ev, v)
+		c.Pass = t.Probe && (v.Outcome == dispatch.OK || v.Outcome == dispatch.Rejected && v.Scope == dispatch.Message)
+	}
 	if v.Outcome == dispatch.OK {
 		c.Record.ProviderID = acc.ID
 		c.Move = decide.Move{Rule: decide.RuleOK, To: dispatch.Sent, Spent: t.Spent, Lane: t.Lane}
 		return c
 	}
-	c.Move = e.setup(t).AfterSend(t.Row, ev, v, t.Now.Add(elapsed))
+	c.Move = spare(t, v, e.setup(t).AfterSend(t.Row, ev, v, t.Now.Add(elapsed)))
 	return c
 }
 
@@ -106,6 +113,9 @@ func (e *Engine) Finish(t Task, acc dispatch.Accepted, err error, elapsed, took 
 // late. On an error it can't be known which of the changes took effect; all of
 // them may be settled again.
 func (e *Engine) Settle(ctx context.Context, changes []Change) (results []Result, again []Change, err error) {
+	if err := e.settleGates(ctx, changes); err != nil {
+		return nil, nil, err
+	}
 	sortChanges(changes)
 	results, err = e.store.Apply(ctx, changes)
 	if err != nil {

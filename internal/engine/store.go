@@ -60,6 +60,8 @@ type Claim struct {
 	Limit  int
 	// From skips rows that were due before it; zero skips none.
 	From time.Time
+	// Probe claims although the provider is held.
+	Probe bool
 }
 
 // Cursor is a place in a lane's order.
@@ -77,6 +79,9 @@ type Task struct {
 	Metadata []byte // JSON; nil where there is none
 	Trace    string
 	Created  time.Time
+	Country  int
+	// Probe tells that it was claimed to see whether a held provider answers.
+	Probe bool
 }
 
 // Kind is what a row of the history tells of. The numbers are stored.
@@ -118,6 +123,10 @@ type Change struct {
 	Idle   bool
 	Move   decide.Move
 	Record Record
+	// Hold, where set, closes its provider's gate; Pass counts a probe of the
+	// record's provider that passed.
+	Hold *Hold
+	Pass bool
 }
 
 // Status is what became of a change.

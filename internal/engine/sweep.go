@@ -63,9 +63,15 @@ func (e *Engine) tend(ctx context.Context, rows []Task, lookups int) (todo []Loo
 	var changes []Change
 	tasks := map[dispatch.Key]Task{}
 	for _, t := range rows {
-		m, ok := e.setup(t).Tend(t.Row)
+		s := e.setup(t)
+		m, ok := s.Tend(t.Row)
 		if !ok {
 			continue
+		}
+		if m.Rule == decide.RuleSwept && !hasSender(t.Senders, t.Provider) {
+			// No worker begins such a send: Begin hands it back. Its worker died
+			// before it could, and nothing has left.
+			m = s.Unusable(t.Row, t.Now)
 		}
 		if m.Rule == decide.RuleLookup {
 			if lookups <= 0 {

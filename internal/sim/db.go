@@ -18,7 +18,7 @@ type database struct {
 	history []entry
 	sub     int64 // event_number
 	// Planted bugs of the database itself.
-	noFence, spentFence, blindSettle, sendEnded, sendExpired bool
+	noFence, spentFence, sameFence, blindSettle, sendEnded, sendExpired, noLease bool
 }
 
 type place int8
@@ -88,6 +88,9 @@ func (d *database) find(key dispatch.Key) *row {
 
 // idle tells that no lease holds: coalesce(lease <= clock_timestamp(), true).
 func (r *row) idle(now time.Time) bool { return r.Lease.IsZero() || !r.Lease.After(now) }
+
+// free is idle as the sweeper's statements see it.
+func (d *database) free(r *row, now time.Time) bool { return d.noLease || r.idle(now) }
 
 // inOrder walks the rows in queue of a lane in the order of the claim index:
 // due, id.

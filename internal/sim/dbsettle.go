@@ -44,7 +44,7 @@ func (d *database) gone(r *row, state dispatch.State) {
 func (d *database) applyRest(c *engine.Change) engine.Result {
 	now := d.w.clock()
 	r := d.match(c)
-	if r == nil || c.Idle && !r.idle(now) {
+	if r == nil || c.Idle && !d.free(r, now) {
 		return engine.Result{Status: engine.Fenced, Now: now}
 	}
 	before := *r
@@ -102,7 +102,9 @@ func (d *database) keep(r *row, m *decide.Move, state dispatch.State, now time.T
 	r.claim, r.Lease = [16]byte{}, time.Time{}
 	r.first, r.ResolveUntil = time.Time{}, time.Time{}
 	if m.Lease > 0 {
-		r.Fence++
+		if !d.sameFence {
+			r.Fence++
+		}
 		r.Lease = now.Add(m.Lease)
 	}
 	if state == dispatch.InDoubt {

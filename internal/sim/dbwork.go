@@ -163,13 +163,16 @@ func (d *database) page(lane string, after engine.Cursor, limit int) (tasks []en
 		}
 		n++
 		next = engine.Cursor{Due: r.Due, Key: r.Key}
-		tend := r.idle(now)
+		tend := d.free(r, now)
 		if r.State == dispatch.Pending {
 			tend = r.Ended != decide.NotEnded || r.Spent >= r.Budget || !r.Deadline.IsZero() && !r.Deadline.After(now)
 		}
 		if tend {
 			t := d.task(r)
 			t.Now = now
+			if d.noLease {
+				t.Lease = time.Time{}
+			}
 			tasks = append(tasks, t)
 		}
 		return true

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/seed-8098fbb7/dispatch"
-	"github.com/seed-8098fbb7/dispatch/internal/decide"
 	"github.com/seed-8098fbb7/dispatch/internal/engine"
 )
 
@@ -156,7 +155,9 @@ func (l *link) Unclaim(_ context.Context, id [16]byte) (int, error) {
 	}
 	n := 0
 	if w.mutant.is(auditsAll) {
-		n = w.db.unclaimAll()
+		for i := range w.db.rows {
+			n += w.db.unclaim(w.db.rows[i].claim)
+		}
 	} else {
 		n = w.db.unclaim(id)
 	}
@@ -267,9 +268,4 @@ func (w *world) edit(key dispatch.Key, change func(engine.View) (engine.Edit, er
 		err = errLost
 	}
 	return err
-}
-
-// rules that a worker's statement carries; the rest are locked moves.
-func tendRule(r decide.Rule) bool {
-	return r == decide.RuleEnd || r == decide.RuleSwept || r >= decide.RuleLookup && r <= decide.RuleLapsedDead
 }

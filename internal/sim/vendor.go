@@ -20,8 +20,8 @@ type vendor struct {
 	keeps    bool // it remembers refusals under their key, too
 
 	keys    []memory
-	refuses [maxMessages]bool // messages that it will never take
-	barred  [maxMessages]bool // messages whose sender it doesn't know
+	refuses [maxMessages]time.Duration // from when on it takes a message no more, 0 for never
+	barred  [maxMessages]bool          // messages whose sender it doesn't know
 	accept  []acceptance
 	outage  time.Duration // the account is refused until then
 }
@@ -57,6 +57,7 @@ type reply struct {
 	key    dispatch.KeyFault
 	floor  time.Duration
 	sender bool // the sender is refused
+	fresh  bool // the message was accepted now, not before
 	id     string
 }
 
@@ -79,6 +80,7 @@ func (w *world) write(q *request) {
 	d := time.Duration(1+w.n(40)) * time.Millisecond
 	switch {
 	case w.chance(w.plan.drop):
+		w.ref.dropped(q)
 		w.tellRequest(q, "request is lost")
 		return
 	case w.chance(w.plan.stray):
@@ -177,7 +179,7 @@ func (v *vendor) serve(q *request) reply {
 		if v.noID {
 			r.id = ""
 		}
-		w.receipts(v, &v.accept[len(v.accept)-1])
+		w.receipts(v, v.accept[len(v.accept)-1])
 	}
 	if dedupes {
 		if m == nil {
@@ -188,6 +190,7 @@ func (v *vendor) serve(q *request) reply {
 			m.reply, m.kept, m.digest = r, true, q.digest
 		}
 	}
+	r.fresh = !refused
 	return r
 }
 
@@ -218,7 +221,7 @@ func (v *vendor) validate(n int) (reply, bool) {
 	switch {
 	case v.barred[n]:
 		return reply{status: 403, own: true, sender: true}, true
-	case v.refuses[n], !v.contract.RefusalProves && w.chance(w.plan.reject):
+	case v.refuses[n] != 0 && w.now >= v.refuses[n], !v.contract.RefusalProves && w.chance(w.plan.reject):
 		return reply{status: pick(w, 400, 404, 422), own: true}, true
 	case !v.contract.RefusalProves && w.chance(w.plan.sender):
 		return reply{status: 403, own: true, sender: true}, true

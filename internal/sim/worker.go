@@ -88,7 +88,7 @@ func (k *worker) boot() {
 	}
 	e, err := engine.New(&k.link, engine.Config{Routes: w.routes(), Providers: providers, Random: w.n})
 	if err != nil {
-		w.ref.fail("engine: " + err.Error())
+		w.ref.fail("engine: %v", err)
 		return
 	}
 	k.e = e
@@ -213,11 +213,13 @@ func (k *worker) claim(p *proc) {
 		if w.mutant.is(auditsAnswered) && len(tasks) > 0 {
 			w.spawn(k, 0, func(p *proc) { k.audit(p, id) })
 		}
-		if len(tasks) > 0 || more {
+		switch {
+		case len(tasks) > 0:
 			looked, idle = false, 0
 			continue
-		}
-		if !looked {
+		case more: // without rows, it must not lead to another look
+			continue
+		case !looked:
 			looked = true
 			if _, err := k.e.Look(context.Background()); err == nil {
 				continue

@@ -30,7 +30,7 @@ func (k *worker) send(p *proc, t engine.Task, began watch) {
 		k.outcome(back)
 		return
 	}
-	w.ref.begun(k, t)
+	w.ref.begun(t)
 	if !k.point(pointSend) {
 		return
 	}

@@ -15,7 +15,6 @@ var epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 // world is one history: a database, vendors, worker processes, people.
 type world struct {
 	pcg     *rand.PCG
-	rng     *rand.Rand
 	pool    *pool
 	plan    plan
 	mutant  *Mutant
@@ -153,7 +152,7 @@ func (w *world) quiet() bool {
 }
 
 // draw makes a history from the seed.
-func (w *world) draw() {
+func (w *world) draw(seed uint64) {
 	level := pick(w, 0, 1, 1, 2, 2, 3)
 	some := func(most int) int { return int(w.n(int64(most*level/2 + 1))) }
 	w.plan = plan{
@@ -166,12 +165,13 @@ func (w *world) draw() {
 		w.plan.stray = 100
 	}
 	w.drawVendors()
-	for i := range 2 + int(w.n(2)) {
-		w.workers = append(w.workers, newWorker(w, i))
-	}
-	w.planned = 1 + int(w.n(3))
+	w.planned = 1 + int(w.n(maxMessages))
 	for i := range w.planned {
 		w.enqueueLater(i)
+	}
+	w.tellPlan(seed)
+	for i := range 2 + int(w.n(2)) {
+		w.workers = append(w.workers, newWorker(w, i))
 	}
 	for range w.plan.people {
 		w.after(time.Duration(w.n(int64(pick(w, 5*time.Second, time.Minute, 10*time.Minute, time.Hour)))), w.person)

@@ -129,7 +129,7 @@ func (c *conn) reusable(resp *http.Response, idle time.Duration) bool {
 // its end or an answer that nobody asked for (a 408), must not be read as the
 // answer to the next request.
 func (c *conn) quiet() bool {
-	if c.br.Buffered() > 0 || c.stream.SetReadDeadline(time.Time{}) != nil {
+	if c.stream.SetReadDeadline(time.Time{}) != nil {
 		return false
 	}
 	switch pending, known := peek(c.raw.Conn); {

@@ -59,7 +59,9 @@ type Config struct {
 	// TLS is cloned; nil means the system's roots and TLS 1.2 or later.
 	TLS *tls.Config
 	// Dial opens a connection; nil means a net.Dialer. It must return when
-	// its context ends.
+	// its context ends. A connection that wraps another should pass on its
+	// SetLinger and SyscallConn: they make it end hard, and let an idle one be
+	// looked at without waiting.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -110,6 +111,9 @@ func mute(c net.Conn, _ int) { _, _ = io.Copy(io.Discard, c) }
 
 func client(t *testing.T, cfg exchange.Config) *exchange.Client {
 	t.Helper()
+	if cfg.Proxy == nil { // the environment's would get in the way
+		cfg.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+	}
 	c, err := exchange.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)

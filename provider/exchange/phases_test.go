@@ -89,17 +89,27 @@ func TestBodyStalls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				a, err := client(t, exchange.Config{Dial: memory(func(c net.Conn, _ int) {
+				x := client(t, exchange.Config{Dial: memory(func(c net.Conn, n int) {
 					next(bufio.NewReader(c))
+					if n > 1 {
+						_, _ = io.WriteString(c, taken)
+						return
+					}
 					_, _ = io.WriteString(c, "HTTP/1.1 201 Created\r\nContent-Length: 100\r\n\r\n{\"sid\":")
 					rest(c)
-				})}).Do(t.Context(), post(plain))
+				})})
+				a, err := x.Do(t.Context(), post(plain))
 				require.NoError(t, err)
 				require.Equal(t, 15*time.Second, time.Since(start))
 				require.Equal(t, http.StatusCreated, a.Status)
 				require.True(t, a.Cut)
 				require.False(t, a.Whole())
 				require.Equal(t, dispatch.OK, dispatch.Classify(a.Evidence).Outcome)
+
+				// What is left of it is never read as the next answer.
+				a, err = x.Do(t.Context(), post(plain))
+				require.NoError(t, err)
+				require.Equal(t, http.StatusAccepted, a.Status)
 			})
 		})
 	}

@@ -83,6 +83,7 @@ func TestUnsolicitedInMemory(t *testing.T) {
 					}
 					next(bufio.NewReader(c))
 					first(c)
+					mute(c, n)
 				})})
 				for range 2 {
 					a, err := c.Do(t.Context(), post(plain))

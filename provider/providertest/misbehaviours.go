@@ -96,7 +96,7 @@ func edge(status int, server string) Fault {
 }
 
 // short is how long a vendor that fell silent is listened to.
-const short = 300 * time.Millisecond
+const short = 500 * time.Millisecond
 
 // meets lets the provider meet a misbehaviour.
 func (x *trial) meets(m Misbehaviour) {

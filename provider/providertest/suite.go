@@ -58,7 +58,9 @@ type Misbehaviour struct {
 }
 
 // Run checks that a provider keeps the rules of [dispatch.Provider], each in
-// a subtest. Run it under the race detector.
+// a subtest with a vendor and a provider of its own. Run it under the race
+// detector, and not beside parallel tests that allocate much: it watches how
+// much an answer costs.
 func Run(t *testing.T, s Suite) {
 	t.Helper()
 	for _, c := range s.checks() {

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// claimTracer times the claims of a pool: the statements that skip locked rows.
+type claimTracer struct {
+	mu    sync.Mutex
+	times []time.Duration
+}
+
+type claimBegan struct{}
+
+// fullClaim is how many rows a claim must have brought to be counted: those of
+// a worker with 100 slots that finds them all free.
+const fullClaim = 64
+
+// TraceQueryStart remembers when a claim was sent.
+func (*claimTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	if !strings.Contains(d.SQL, "skip locked") {
+		return ctx
+	}
+	return context.WithValue(ctx, claimBegan{}, time.Now())
+}
+
+// TraceQueryEnd is called when the last row was read.
+func (t *claimTracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryEndData) {
+	began, ok := ctx.Value(claimBegan{}).(time.Time)
+	if !ok || d.Err != nil || d.CommandTag.RowsAffected() < fullClaim {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.times = append(t.times, time.Since(began))
+}
+
+func (t *claimTracer) take() []time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	times := t.times
+	t.times = nil
+	return times
+}
+
+// lake is a database with a backlog.
+type lake struct {
+	*ours
+	tracer   *claimTracer
+	enqueued int // messages ever
+	worked   int
+}
+
+func openLake(ctx context.Context, url string) (*lake, error) {
+	l := &lake{tracer: &claimTracer{}}
+	var err error
+	l.ours, err = newOurs(ctx, url, l.tracer)
+	return l, err
+}
+
+// deepen adds messages.
+func (l *lake) deepen(ctx context.Context, messages int) error {
+	if err := fill(ctx, l.ours, l.enqueued, l.enqueued+messages); err != nil {
+		return err
+	}
+	l.enqueued += messages
+	return nil
+}
+
+// workOff works off so many of the messages that are there, and what was claimed beside them.
+func (l *lake) workOff(ctx context.Context, messages, slots int, delay time.Duration) error {
+	w := workload{messages: l.enqueued, enough: messages, slots: slots, delay: delay, limit: patience}
+	a := newAnswers(w)
+	if _, err := drain(ctx, l.ours, w, a); err != nil {
+		return err
+	}
+	l.worked += int(a.tally.total.Load())
+	return errors.Join(l.finished(ctx, l.worked), l.left(ctx, l.enqueued-l.worked))
+}
+
+// claims is the median time of a claim of about 100 rows, in milliseconds.
+func (l *lake) claims(ctx context.Context, messages int) (float64, error) {
+	l.tracer.take()
+	if err := l.workOff(ctx, messages, 100, 5*time.Millisecond); err != nil {
+		return 0, err
+	}
+	times := l.tracer.take()
+	if len(times) < 10 {
+		return 0, fmt.Errorf("only %d claims of %d rows", len(times), fullClaim)
+	}
+	return millis(percentile(times, 0.5)), nil
+}

@@ -1,0 +1,347 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/decide"
+)
+
+// GateReason is why a provider is held. Heavier ones have larger numbers,
+// which are stored.
+type GateReason int8
+
+// The reasons.
+const (
+	GateFloor   GateReason = 1 // the provider named a wait; opens by itself
+	GateHealth  GateReason = 2 // too many of its calls fail, or it delivers too slowly
+	GateCircuit GateReason = 3 // a run of calls without an acceptance
+	GateAccount GateReason = 4 // it refuses the account: a person has to mend it
+	GatePaused  GateReason = 5 // a person paused it, and a person resumes it
+)
+
+func (r GateReason) String() string {
+	switch r {
+	case GateFloor:
+		return "floor"
+	case GateHealth:
+		return "health"
+	case GateCircuit:
+		return "circuit"
+	case GateAccount:
+		return "account"
+	case GatePaused:
+		return "paused"
+	}
+	return "unknown reason"
+}
+
+// Gate is the shared hold on a provider.
+type Gate struct {
+	Provider string
+	Country  int // 0 is all
+	Reason   GateReason
+	Closed   bool
+	// Probe tells that a probe is due.
+	Probe bool
+	// Until is when it opens by itself, zero for never.
+	Until time.Time
+	Since time.Time
+	// Open is for how long it has been open, negative where it never closed, and
+	// Held for how long it was closed before.
+	Open, Held time.Duration
+	By, Why string
+}
+
+// Hold is what closes a gate.
+type Hold struct {
+	Provider string
+	Country  int
+	Reason   GateReason
+	// For is how long, negative until a probe passes.
+	For time.Duration
+	// Probe is the time to the first probe.
+	Probe   time.Duration
+	By, Why string
+}
+
+// Gates is what the engine needs of a database to share its holds.
+type Gates interface {
+	Gates(ctx context.Context) ([]Gate, error)
+	// CloseGate closes a gate or keeps it closed for longer.
+	CloseGate(ctx context.Context, h Hold) error
+	// ProbeGate takes the next probe of a closed gate; ok is false where
+	// another worker has it, or none is due.
+	ProbeGate(ctx context.Context, provider string, country int, every, most time.Duration) (ok bool, err error)
+	// PassGate counts a probe that passed, and opens the gate after need of
+	// them; another probe is due after next.
+	PassGate(ctx context.Context, provider string, country, need int, next time.Duration) error
+}
+
+// How gates close and open.
+const (
+	// circuitRun is the run of calls without an acceptance that closes the
+	// circuit. It is shorter than any budget worth having.
+	circuitRun = 5
+	// accountRun is the run of refused accounts, of as many messages.
+	accountRun = 3
+	// parkAfter is how many refusals of the account one message may meet while
+	// others pass.
+	parkAfter = 3
+
+	circuitProbe, circuitProbeMost = time.Second, 30 * time.Second
+	accountProbe, accountProbeMost = 10 * time.Second, 5 * time.Minute
+
+	// rampMost is how long a gate that opened lets only some claims through, as
+	// long as it was closed otherwise: one row at first, twice as many in each of
+	// rampSteps.
+	rampMost, rampSteps = 8 * time.Second, 10
+)
+
+// gates is what this process knows of the holds. The database's word stands in
+// the claim; this is to not ask in vain, and to count runs.
+type gates struct {
+	mu    sync.Mutex
+	known map[gateKey]Gate
+	runs  map[string]*streak
+	// ramped are the providers that had their claim since the last Refresh,
+	// while they open.
+	ramped map[string]bool
+}
+
+type gateKey struct {
+	provider string
+	country  int
+}
+
+// streak is a run of calls to one provider without an acceptance.
+type streak struct {
+	fails    int
+	accounts map[dispatch.Key]bool
+	senders  map[string]bool
+}
+
+// Refresh reads the gates. The worker calls it each claim interval.
+func (e *Engine) Refresh(ctx context.Context) error {
+	if e.cfg.Gates == nil {
+		return nil
+	}
+	list, err := e.cfg.Gates.Gates(ctx)
+	if err != nil {
+		return err
+	}
+	g := &e.gates
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.known = make(map[gateKey]Gate, len(list))
+	for _, gate := range list {
+		g.known[gateKey{gate.Provider, gate.Country}] = gate
+	}
+	clear(g.ramped)
+	return nil
+}
+
+// closed reports whether the provider is held, for a country or for all (0).
+func (g *gates) closed(provider string, country int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.known[gateKey{provider, country}].Closed
+}
+
+// probe reports whether a probe of the provider is due.
+func (g *gates) probe(provider string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	gate := g.known[gateKey{provider, 0}]
+	return gate.Closed && gate.Probe && gate.Until.IsZero() && gate.Reason != GatePaused
+}
+
+// asked forgets a probe that this process has asked for.
+func (g *gates) asked(provider string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	key := gateKey{provider, 0}
+	gate := g.known[key]
+	gate.Probe = false
+	g.known[key] = gate
+}
+
+// ramp bounds a claim of a provider whose gate opened a moment ago: the fleet
+// comes back step by step, one claim per process and refresh.
+func (g *gates) ramp(provider string, limit int) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	gate, ok := g.known[gateKey{provider, 0}]
+	span := min(rampMost, gate.Held)
+	if !ok || gate.Closed || gate.Open < 0 || gate.Open >= span {
+		return limit
+	}
+	if g.ramped[provider] {
+		return 0
+	}
+	return min(limit, 1<<int(rampSteps*gate.Open/span))
+}
+
+func (g *gates) taken(provider string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ramped == nil {
+		g.ramped = map[string]bool{}
+	}
+	g.ramped[provider] = true
+}
+
+// observe counts an outcome, and returns the hold that follows from it, if
+// any.
+func (g *gates) observe(t Task, ev dispatch.Evidence, v dispatch.Verdict) *Hold {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.runs == nil {
+		g.runs = map[string]*streak{}
+	}
+	run := g.runs[t.Provider]
+	if run == nil {
+		run = &streak{accounts: map[dispatch.Key]bool{}, senders: map[string]bool{}}
+		g.runs[t.Provider] = run
+	}
+	hold := Hold{Provider: t.Provider, For: -1, Why: v.Reason}
+	switch {
+	case v.Outcome == dispatch.OK,
+		v.Outcome == dispatch.Rejected && (v.Scope == dispatch.Message || v.Scope == dispatch.Sender):
+		run.reset() // it answers; whether it takes the message is another matter
+		return nil
+	case v.Outcome == dispatch.Rejected && v.Scope == dispatch.Account:
+		run.accounts[t.Key], run.senders[t.From] = true, true
+		run.fails++
+		// One sender's trouble shows on its messages only; that of the account on
+		// those of several, or of the only one there is.
+		if len(run.accounts) < accountRun || len(run.senders) < 2 && run.fails < 2*accountRun {
+			return nil
+		}
+		hold.Reason, hold.Probe = GateAccount, accountProbe
+	case v.Floor > 0 && v.Outcome == dispatch.Rejected:
+		hold.Reason, hold.For = GateFloor, v.Floor
+		return &hold
+	default:
+		if ev.Cause == dispatch.CauseChanged || ev.Cause == dispatch.CausePool {
+			return nil // ours, not the provider's
+		}
+		if run.fails++; run.fails < circuitRun {
+			return nil
+		}
+		hold.Reason, hold.Probe = GateCircuit, circuitProbe
+	}
+	run.reset()
+	return &hold
+}
+
+func (s *streak) reset() {
+	s.fails = 0
+	clear(s.accounts)
+	clear(s.senders)
+}
+
+// settleGates carries out what a batch of changes says about providers, before
+// the changes themselves: no send begins later than one claim interval after
+// it.
+func (e *Engine) settleGates(ctx context.Context, changes []Change) error {
+	if e.cfg.Gates == nil {
+		return nil
+	}
+	done := map[Hold]bool{}
+	for _, c := range changes {
+		if c.Pass {
+			if err := e.cfg.Gates.PassGate(ctx, c.Record.Provider, 0, 1, circuitProbe); err != nil {
+				return err
+			}
+		}
+		if c.Hold == nil || done[*c.Hold] {
+			continue
+		}
+		done[*c.Hold] = true
+		if err := e.cfg.Gates.CloseGate(ctx, *c.Hold); err != nil {
+			return err
+		}
+		e.gates.mu.Lock()
+		if e.gates.known == nil {
+			e.gates.known = map[gateKey]Gate{}
+		}
+		key := gateKey{c.Hold.Provider, c.Hold.Country}
+		gate := e.gates.known[key]
+		gate.Closed, gate.Reason, gate.Probe = true, max(gate.Reason, c.Hold.Reason), false
+		e.gates.known[key] = gate
+		e.gates.mu.Unlock()
+	}
+	return nil
+}
+
+// target is the provider that a lane's next claim is for. A lane goes to its
+// own provider, and that of any to the route's first. One that is held is
+// passed over for the route's next that isn't: what is pending may go to any of
+// them, and what is open is left alone by the claim's own guard. A held one
+// whose probe is due gets one row.
+func (e *Engine) target(l *lane) (b bound, probe, ok bool) {
+	if e.cfg.Gates == nil {
+		return l.provider, false, true
+	}
+	own := l.provider.contract.Name
+	if !e.gates.closed(own, 0) {
+		return l.provider, false, true
+	}
+	if e.gates.probe(own) {
+		return l.provider, true, true
+	}
+	for _, p := range e.routes[l.id.Route].Providers {
+		if b, bound := e.providers[p]; bound && p != own && !e.gates.closed(p, 0) {
+			return b, false, true
+		}
+	}
+	return bound{}, false, false
+}
+
+// probing wins or loses the probe of a provider that is held.
+func (e *Engine) probing(ctx context.Context, provider string) (bool, error) {
+	every, most := circuitProbe, circuitProbeMost
+	e.gates.mu.Lock()
+	if e.gates.known[gateKey{provider, 0}].Reason == GateAccount {
+		every, most = accountProbe, accountProbeMost
+	}
+	e.gates.mu.Unlock()
+	e.gates.asked(provider)
+	return e.cfg.Gates.ProbeGate(ctx, provider, 0, every, most)
+}
+
+// held hands a claimed row back whose provider is held. Where all of the
+// provider is, the row stays due and the gate keeps it; where its country is,
+// it goes to a provider that isn't, or waits a moment.
+func (e *Engine) held(t Task, s decide.Setup, now time.Time) (m decide.Move, held bool) {
+	switch {
+	case t.Probe:
+		return m, false
+	case e.gates.closed(t.Provider, 0):
+		return s.Unstarted(t.Row, now, 0), true
+	case t.Country == 0 || !e.gates.closed(t.Provider, t.Country):
+		return m, false
+	}
+	s.Candidates = slices.DeleteFunc(slices.Clone(s.Candidates), func(p string) bool { return e.gates.closed(p, t.Country) })
+	if t.Ledger.Count(decide.Open) > 0 || len(s.Candidates) == 0 {
+		return s.Unstarted(t.Row, now, heldCountry), true
+	}
+	return s.Unusable(t.Row, now), true
+}
+
+// heldCountry is how long a row waits whose country is held at its only
+// provider.
+const heldCountry = 5 * time.Second
+
+// spare leaves the budget of a probe alone that was proven unsent: the gate
+// was closed, and the row only asked whether it still is.
+func spare(t Task, v dispatch.Verdict, m decide.Move) decide.Move {
+	if t.Probe && v.Outcome == dispatch.Rejected && v.Scope == dispatch.Moment && m.Spent == t.Spent && m.To != dispatch.Dead {
+		m.Spent--
+	}
+	return m
+}

@@ -1,0 +1,95 @@
+// Command simulate plays histories of the simulation, or shows that each
+// planted bug is caught. Its last line is the result.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/seed-8098fbb7/dispatch/internal/sim"
+)
+
+func main() {
+	histories := flag.Int("histories", 200_000, "how many histories to play")
+	seed := flag.Uint64("seed", 1, "seed of the first one")
+	story := flag.Bool("story", false, "print each history")
+	mutants := flag.Bool("mutants", false, "play the planted bugs instead")
+	name := flag.String("mutant", "", "plant this bug")
+	flag.Parse()
+	debug.SetGCPercent(800) // much garbage, little that lives
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	err := errors.New("no such mutant: " + *name)
+	switch m := sim.MutantNamed(*name); {
+	case *mutants:
+		err = playMutants(ctx, os.Stdout, *histories, *seed)
+	case m != nil || *name == "":
+		err = play(ctx, os.Stdout, m, *histories, *seed, *story)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// play plays the histories on every core. It prints the story of the first
+// that breaks a promise.
+func play(ctx context.Context, out io.Writer, m *sim.Mutant, histories int, seed uint64, story bool) error {
+	began := time.Now()
+	sum := sim.Crowd{Histories: histories, Seed: seed, Workers: runtime.GOMAXPROCS(0), Mutant: m}
+	if story {
+		sum.Workers = 1
+		sum.Each = func(r sim.Report) { fmt.Fprintln(out, r.Story) }
+	}
+	t := sum.Play(ctx)
+	if t.Failed != nil {
+		fmt.Fprintf(out, "%s\n%s\nreplay: go run ./internal/sim/cmd/simulate -seed %d -histories 1 -story\n",
+			t.Failed.Story, strings.Join(t.Failed.Violations, "\n"), t.Failed.Seed)
+	}
+	if err := t.Cover.Write(out); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "residue: %d histories, for example seeds %v\n", t.Residue, t.ResidueSeeds)
+	missing := t.Cover.Missing()
+	if len(missing) > 0 {
+		fmt.Fprintf(out, "never reached: %s\n", strings.Join(missing, ", "))
+	}
+	fmt.Fprintf(out, "took %v\n", time.Since(began).Round(time.Millisecond))
+	fmt.Fprintf(out, "RESULT histories=%d violations=%d residue=%d steps=%d\n", t.Histories, t.Violations, t.Residue, t.Steps)
+	switch {
+	case t.Violations > 0:
+		return errors.New("a promise was broken")
+	case len(missing) > 0 && histories >= 100_000:
+		return errors.New("something was never reached")
+	}
+	return ctx.Err()
+}
+
+// playMutants plays each planted bug until it is caught.
+func playMutants(ctx context.Context, out io.Writer, histories int, seed uint64) error {
+	caught := 0
+	mutants := sim.Mutants()
+	for _, m := range mutants {
+		t := (&sim.Crowd{Histories: histories, Seed: seed, Workers: runtime.GOMAXPROCS(0), Mutant: m, First: true}).Play(ctx)
+		if t.Failed == nil {
+			fmt.Fprintf(out, "%-32s NOT CAUGHT in %d histories\n", m.Name, t.Histories)
+			continue
+		}
+		caught++
+		fmt.Fprintf(out, "%-32s seed %-6d %s\n", m.Name, t.Failed.Seed, t.Failed.Violations[0])
+	}
+	fmt.Fprintf(out, "RESULT mutants=%d caught=%d\n", len(mutants), caught)
+	if caught < len(mutants) {
+		return errors.New("a planted bug was not caught")
+	}
+	return ctx.Err()
+}

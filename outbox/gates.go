@@ -1,0 +1,119 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/engine"
+)
+
+// hysteresis is how long a gate that opened and has to close again stays
+// closed at least, counted from when it opened: a provider that flaps causes
+// one switch in that time.
+const hysteresis = 2 * time.Minute
+
+func (s *store) Gates(ctx context.Context) ([]engine.Gate, error) {
+	rows, err := s.pool.Query(ctx, s.sql.gates)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (g engine.Gate, err error) {
+		var country, reason, open, held int64
+		var until *time.Time
+		err = row.Scan(&g.Provider, &country, &reason, &g.Closed, &g.Probe, &until, &g.Since, &open, &held, &g.By, &g.Why)
+		g.Country, g.Reason, g.Until, g.Open = int(country), engine.GateReason(reason), timeOf(until), micros(open)
+		g.Held = micros(held)
+		return g, err
+	})
+}
+
+func (s *store) CloseGate(ctx context.Context, h engine.Hold) error {
+	duration := int64(-1)
+	if h.For >= 0 {
+		duration = h.For.Microseconds()
+	}
+	wait := int64(0)
+	if h.Reason != engine.GateFloor { // a provider's own wait says when it may be called
+		wait = hysteresis.Microseconds()
+	}
+	_, err := s.pool.Exec(ctx, s.sql.closeGate, h.Provider, int64(h.Country), int64(h.Reason), duration, h.Probe.Microseconds(), wait,
+		label(h.By, 200), label(h.Why, 1000))
+	return err
+}
+
+func (s *store) ProbeGate(ctx context.Context, provider string, country int, every, most time.Duration) (bool, error) {
+	tag, err := s.pool.Exec(ctx, s.sql.probeGate, provider, int64(country), every.Microseconds(), most.Microseconds())
+	return tag.RowsAffected() == 1, err
+}
+
+func (s *store) PassGate(ctx context.Context, provider string, country, need int, next time.Duration) error {
+	_, err := s.pool.Exec(ctx, s.sql.passGate, provider, int64(country), int64(need), next.Microseconds())
+	return err
+}
+
+// Gate is the shared hold on a provider, as Box.Gates shows it.
+type Gate struct {
+	Provider string
+	Country  int    // ITU calling code; 0 is all
+	Reason   string // "floor", "health", "circuit", "account", "paused"
+	Closed   bool
+	Since    time.Time // when it closed the last time
+	Until    time.Time // when it opens, or opened, by itself; zero: until a probe passes or Resume
+	By, Why  string
+}
+
+// Gates returns every gate that was ever closed, for a person to see.
+func (b *Box) Gates(ctx context.Context) ([]Gate, error) {
+	if b.pool == nil {
+		return nil, ErrNoPool
+	}
+	list, err := b.store.Gates(ctx)
+	if err != nil {
+		return nil, missing(err)
+	}
+	out := make([]Gate, len(list))
+	for i, g := range list {
+		out[i] = Gate{
+			Provider: g.Provider, Country: g.Country, Reason: g.Reason.String(), Closed: g.Closed,
+			Since: g.Since, Until: g.Until, By: g.By, Why: g.Why,
+		}
+	}
+	return out, nil
+}
+
+// Pause holds a provider until Resume: no send to it begins later than one
+// claim interval (200 ms) after the pause is committed. Its messages go to the
+// route's next provider, or wait; their deadlines still count.
+func (b *Box) Pause(ctx context.Context, provider string, a Audit) error {
+	if err := b.checkGate(provider, a); err != nil {
+		return err
+	}
+	return missing(b.store.CloseGate(ctx, engine.Hold{Provider: provider, Reason: engine.GatePaused, For: -1, By: a.By, Why: a.Why}))
+}
+
+// Resume opens a provider's gate, whatever closed it. Its messages come back
+// step by step.
+func (b *Box) Resume(ctx context.Context, provider string, a Audit) error {
+	if err := b.checkGate(provider, a); err != nil {
+		return err
+	}
+	if _, err := b.pool.Exec(ctx, b.sql.openGate, provider, int64(0), label(a.By, 200), label(a.Why, 1000)); err != nil {
+		return missing(err)
+	}
+	b.Wake()
+	return nil
+}
+
+func (b *Box) checkGate(provider string, a Audit) error {
+	if b.pool == nil {
+		return ErrNoPool
+	}
+	if err := dispatch.ValidName(provider); err != nil {
+		return fmt.Errorf("outbox: provider name %w", err)
+	}
+	return a.check()
+}

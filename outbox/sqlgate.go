@@ -1,0 +1,46 @@
+package outbox
+
+const gatesSQL = `select g.provider, g.country::bigint, g.reason::bigint, coalesce(g.until > clock_timestamp(), true),
+    g.probe_at <= clock_timestamp(), g.until, g.since, coalesce((extract(epoch from clock_timestamp() - greatest(g.opened_at, g.until)) * 1000000)::bigint, -1),
+    coalesce((extract(epoch from greatest(g.opened_at, g.until) - g.since) * 1000000)::bigint, 0),
+    coalesce(g.actor, ''), coalesce(g.why, '')
+from {schema}.gate g`
+
+// closeGateSQL closes a gate, or keeps a closed one closed for longer. A
+// closed gate's reason only gets heavier. One that opened a moment ago stays
+// closed for the rest of the hysteresis before it is probed.
+const closeGateSQL = `insert into {schema}.gate as g (provider, country, reason, until, probe_at, actor, why)
+select $1::text, $2::bigint, $3::bigint,
+    case when $4::bigint >= 0 then clock_timestamp() + $4::bigint * interval '1 microsecond' end,
+    clock_timestamp() + $5::bigint * interval '1 microsecond', nullif($7::text, ''), nullif($8::text, '')
+on conflict (provider, country) do update set
+    reason = case when coalesce(g.until > clock_timestamp(), true) then greatest(g.reason, excluded.reason) else excluded.reason end,
+    until = case when not coalesce(g.until > clock_timestamp(), true) then excluded.until
+        when g.until is null or excluded.until is null then null
+        else greatest(g.until, excluded.until) end,
+    since = case when coalesce(g.until > clock_timestamp(), true) then g.since else clock_timestamp() end,
+    step = case when coalesce(g.until > clock_timestamp(), true) then g.step else 0 end,
+    passed = 0,
+    probe_at = greatest(excluded.probe_at, case when coalesce(g.until > clock_timestamp(), true) then g.probe_at
+        else g.opened_at + $6::bigint * interval '1 microsecond' end),
+    actor = coalesce(excluded.actor, case when coalesce(g.until > clock_timestamp(), true) then g.actor end),
+    why = coalesce(excluded.why, case when coalesce(g.until > clock_timestamp(), true) then g.why end)`
+
+// probeGateSQL gives one worker the next probe of a closed gate.
+const probeGateSQL = `update {schema}.gate g
+set step = least(g.step + 1, 20),
+    probe_at = clock_timestamp() + least($3::bigint * power(2, g.step), $4::bigint) * interval '1 microsecond'
+where g.provider = $1::text and g.country = $2::bigint and g.until is null and g.reason <> 5 and g.probe_at <= clock_timestamp()`
+
+// passGateSQL counts a probe that passed, and opens the gate after enough of
+// them.
+const passGateSQL = `update {schema}.gate g
+set passed = g.passed + 1, step = 0,
+    probe_at = clock_timestamp() + $4::bigint * interval '1 microsecond',
+    until = case when g.passed + 1 >= $3::bigint then clock_timestamp() end,
+    opened_at = case when g.passed + 1 >= $3::bigint then clock_timestamp() else g.opened_at end
+where g.provider = $1::text and g.country = $2::bigint and g.until is null and g.reason <> 5`
+
+const openGateSQL = `update {schema}.gate g
+set until = clock_timestamp(), opened_at = clock_timestamp(), step = 0, passed = 0, actor = nullif($3::text, ''), why = nullif($4::text, '')
+where g.provider = $1::text and g.country = $2::bigint and coalesce(g.until > clock_timestamp(), true)`
