@@ -146,6 +146,7 @@ func evidence(t *testing.T, pool *pgxpool.Pool, schema string, key dispatch.Key)
 
 // B066: the process dies between the provider's accept and the settle.
 func TestKilledBetweenAcceptAndSettle(t *testing.T) {
+	t.Parallel()
 	box, pool, schema := newBox(t)
 	v := vendor(t, providertest.Options{Dedupe: time.Hour, Fault: func(c providertest.Call) providertest.Fault {
 		if c.N == 1 {
@@ -173,6 +174,7 @@ func TestKilledBetweenAcceptAndSettle(t *testing.T) {
 
 // The process dies between claim and send: nothing left, but nobody can know.
 func TestKilledBetweenClaimAndSend(t *testing.T) {
+	t.Parallel()
 	box, pool, schema := newBox(t)
 	v := vendor(t, providertest.Options{Dedupe: time.Hour})
 	kill, lines := spawn(t, schema, v.URL, envPause+"=1")
@@ -192,6 +194,7 @@ func TestKilledBetweenClaimAndSend(t *testing.T) {
 // A killed worker's attempt counts: with a budget of one, nothing is sent
 // again, and the message is held for a person.
 func TestKilledWorkerKeepsTheBudget(t *testing.T) {
+	t.Parallel()
 	r := route()
 	r.Policy.Attempts = 1
 	box, _, schema := newBox(t, r)

@@ -127,6 +127,7 @@ func TestConnectionsKilledBeforeTheSettle(t *testing.T) {
 // Rule 38: a worker that was frozen past its lease brings the acceptance of a
 // message that was parked meanwhile.
 func TestLateTruthSettlesFromHeld(t *testing.T) {
+	t.Parallel()
 	box, _, _ := newBox(t)
 	frozen := make(chan struct{})
 	vendor := &outboxtest.Provider{Promise: dispatch.Contract{Timeout: 400 * time.Millisecond}}
@@ -151,6 +152,7 @@ func TestLateTruthSettlesFromHeld(t *testing.T) {
 
 // Rule 40: a stale worker's failure changes nothing.
 func TestStaleFailureChangesNothing(t *testing.T) {
+	t.Parallel()
 	box, _, _ := newBox(t)
 	frozen := make(chan struct{})
 	vendor := &outboxtest.Provider{Promise: deduping(400 * time.Millisecond)}

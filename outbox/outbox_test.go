@@ -149,6 +149,7 @@ func TestLostAnswerWithoutAnyMeansIsHeld(t *testing.T) {
 }
 
 func TestLookupSettles(t *testing.T) {
+	t.Parallel()
 	box, _, _ := newBox(t)
 	p := &outboxtest.Provider{Promise: dispatch.Contract{Search: dispatch.Search{Available: true}}}
 	p.Respond = func(_ context.Context, _ dispatch.Envelope, accept func() dispatch.Accepted) (dispatch.Accepted, error) {

@@ -55,6 +55,7 @@ func killAtRandom(t *testing.T, schema, url, means string, done func() bool) (ki
 // of the calls, workers killed at random. Each is delivered once and ends as
 // sent.
 func TestLookupOnlyProviderDeliversOnce(t *testing.T) {
+	t.Parallel()
 	box, pool, schema := newBox(t)
 	v := vendor(t, providertest.Options{Lag: vendorLag, Fault: losing(1)})
 	intents := many(2000, nil)
@@ -72,6 +73,7 @@ func TestLookupOnlyProviderDeliversOnce(t *testing.T) {
 // A provider with no means to know: every key is delivered at most once, and
 // what is uncertain is held, visible and counted; none is dead.
 func TestProviderWithoutMeansIsNeverRepeated(t *testing.T) {
+	t.Parallel()
 	box, pool, schema := newBox(t)
 	v := vendor(t, providertest.Options{Fault: losing(2)})
 	intents := many(2000, nil)
@@ -99,6 +101,7 @@ func TestProviderWithoutMeansIsNeverRepeated(t *testing.T) {
 // A look-up that says "absent" before the lag is over leads to no send: the
 // provider doesn't show the message yet.
 func TestAbsentBeforeTheLagProvesNothing(t *testing.T) {
+	t.Parallel()
 	const lag = 12 * time.Second // two look-ups fall before it, one behind
 	box, _, _ := newBox(t)
 	v := vendor(t, providertest.Options{Lag: lag, Fault: providertest.Script(providertest.Fault{Wire: providertest.Drop})})
@@ -155,6 +158,7 @@ func TestNoResendOutsideTheWindow(t *testing.T) {
 // The bytes of a re-send differ from the attempt that may have been accepted:
 // it is held before a byte leaves (rule 15).
 func TestChangedBytesAreHeld(t *testing.T) {
+	t.Parallel()
 	box, _, _ := newBox(t)
 	v := vendor(t, providertest.Options{Dedupe: time.Hour, Fault: providertest.Script(providertest.Fault{Wire: providertest.Drop})})
 	p, err := stub(v.URL, "")

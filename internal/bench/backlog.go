@@ -74,6 +74,17 @@ func (l *lake) deepen(ctx context.Context, messages int) error {
 	return nil
 }
 
+// prepare leaves n messages pending and as many finished.
+func (l *lake) prepare(ctx context.Context, n int) error {
+	if err := l.deepen(ctx, n); err != nil {
+		return err
+	}
+	if err := l.workOff(ctx, n, 1000, 0); err != nil {
+		return err
+	}
+	return l.deepen(ctx, n)
+}
+
 // workOff works off so many of the messages that are there, and what was claimed beside them.
 func (l *lake) workOff(ctx context.Context, messages, slots int, delay time.Duration) error {
 	w := workload{messages: l.enqueued, enough: messages, slots: slots, delay: delay, limit: patience}

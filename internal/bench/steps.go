@@ -213,24 +213,19 @@ func held(ctx context.Context, b *bench) error {
 // backlog: the time of a claim with much behind it and before it.
 func backlog(ctx context.Context, b *bench) error {
 	const few, each = 10_000, 4000
-	url, err := makeDatabase(ctx, b.server.URL(), "bench_backlog")
-	if err != nil {
-		return err
+	var lakes [2]*lake
+	for i, name := range []string{"bench_small", "bench_large"} {
+		url, err := makeDatabase(ctx, b.server.URL(), name)
+		if err != nil {
+			return err
+		}
+		if lakes[i], err = openLake(ctx, url); err != nil {
+			return err
+		}
+		defer lakes[i].close()
 	}
-	large, err := openLake(ctx, url)
-	if err != nil {
-		return err
-	}
-	defer large.close()
-	small, err := openLake(ctx, b.urls[b.ours.name()])
-	if err != nil {
-		return err
-	}
-	defer small.close()
-	if err := large.clear(ctx); err != nil {
-		return err
-	}
-	if err := errors.Join(large.deepen(ctx, b.pending), large.workOff(ctx, b.pending, 1000, 0), large.deepen(ctx, b.pending)); err != nil {
+	small, large := lakes[0], lakes[1]
+	if err := large.prepare(ctx, b.pending); err != nil {
 		return fmt.Errorf("backlog: %w", err)
 	}
 	var s [2]series
@@ -242,7 +237,7 @@ func backlog(ctx context.Context, b *bench) error {
 		if err := small.deepen(ctx, few); err != nil {
 			return err
 		}
-		for i, l := range []*lake{small, large} {
+		for i, l := range lakes {
 			ms, err := l.claims(ctx, each)
 			if err != nil {
 				return fmt.Errorf("backlog: %w", err)

@@ -100,6 +100,9 @@ type Setup struct {
 	Lease func(c dispatch.Contract) time.Duration
 	// Random returns a number in [0, n).
 	Random func(n int64) int64
+	// Passing tells that the provider takes other messages: an account that is
+	// refused for one message only is that message's sender.
+	Passing bool
 }
 
 // margin is kept before the end of a dedupe window: a send that is claimed

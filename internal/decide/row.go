@@ -60,6 +60,7 @@ type Leg struct {
 	Encoding int16     `json:"e,omitempty"`
 	Mark     Mark      `json:"m,omitempty"`
 	Barred   bool      `json:"b,omitempty"` // its sender was refused here
+	Faults   int       `json:"n,omitempty"` // how often the account was refused for it
 	First    time.Time `json:"f,omitzero"`  // the first send that may have left; never reset
 	Since    time.Time `json:"s,omitzero"`  // when it became open
 	Reach    time.Time `json:"r,omitzero"`  // the latest moment an open send could reach it
@@ -210,6 +211,13 @@ type Row struct {
 
 	Ledger    Ledger
 	OnUnknown dispatch.OnUnknown
+}
+
+// Blocked reports whether the provider that the row was claimed for refused its
+// sender, or asked for a wait that is not over: a lane that is passed over for
+// a held provider may hold such rows.
+func (r Row) Blocked() bool {
+	return r.Ledger.Count(Open) == 0 && (r.Ledger.barred(r.Provider) || r.Ledger.until(r.Provider).After(r.Now))
 }
 
 // End is what becomes of a message with nothing open that can't be claimed:

@@ -35,6 +35,10 @@ func (s Setup) AfterSend(r Row, e dispatch.Evidence, v dispatch.Verdict, now tim
 	return s.doubt(RuleUnknown, r, l, r.Spent, now, s.Backoff.Wait(r.Spent, v.Floor, s.Random))
 }
 
+// parkAfter is how many refusals of the account one message may meet while
+// others pass.
+const parkAfter = 3
+
 // accountWait spaces the tries of a message whose provider refuses the whole
 // account: its budget is spared, so that only its deadline ends them.
 var accountWait = dispatch.Backoff{Base: 30 * time.Second, Cap: 5 * time.Minute}
@@ -43,6 +47,11 @@ var accountWait = dispatch.Backoff{Base: 30 * time.Second, Cap: 5 * time.Minute}
 // only, which was never in O: so it leaves O as it is, and any refusal
 // un-waives V.
 func (s Setup) refused(r Row, leg Leg, e dispatch.Evidence, v dispatch.Verdict, now time.Time) Move {
+	if v.Scope == dispatch.Account {
+		if leg.Faults++; leg.Faults >= parkAfter && s.Passing {
+			v.Scope = dispatch.Sender
+		}
+	}
 	if v.Scope == dispatch.Sender {
 		leg.Barred = true
 	}
@@ -56,7 +65,7 @@ func (s Setup) refused(r Row, leg Leg, e dispatch.Evidence, v dispatch.Verdict, 
 		leg.Mark = Closed
 	}
 	l := r.Ledger
-	if leg.Mark != Closed || leg.Barred || !leg.First.IsZero() || !leg.Until.IsZero() {
+	if leg.Mark != Closed || leg.Barred || leg.Faults > 0 || !leg.First.IsZero() || !leg.Until.IsZero() {
 		l = l.Put(leg) // a leg that says nothing isn't written
 	}
 	if l.Count(Open)+l.Count(Waived) > 0 {

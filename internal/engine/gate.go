@@ -88,10 +88,6 @@ const (
 	circuitRun = 5
 	// accountRun is the run of refused accounts, of as many messages.
 	accountRun = 3
-	// parkAfter is how many refusals of the account one message may meet while
-	// others pass.
-	parkAfter = 3
-
 	circuitProbe, circuitProbeMost = time.Second, 30 * time.Second
 	accountProbe, accountProbeMost = 10 * time.Second, 5 * time.Minute
 
@@ -122,6 +118,7 @@ type streak struct {
 	fails    int
 	accounts map[dispatch.Key]bool
 	senders  map[string]bool
+	passed   bool // something was accepted since the gate last closed
 }
 
 // Refresh reads the gates. The worker calls it each claim interval.
@@ -195,8 +192,8 @@ func (g *gates) taken(provider string) {
 }
 
 // observe counts an outcome, and returns the hold that follows from it, if
-// any.
-func (g *gates) observe(t Task, ev dispatch.Evidence, v dispatch.Verdict) *Hold {
+// any. passing tells that the provider takes other messages.
+func (g *gates) observe(t Task, ev dispatch.Evidence, v dispatch.Verdict) (h *Hold, passing bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.runs == nil {
@@ -212,30 +209,32 @@ func (g *gates) observe(t Task, ev dispatch.Evidence, v dispatch.Verdict) *Hold 
 	case v.Outcome == dispatch.OK,
 		v.Outcome == dispatch.Rejected && (v.Scope == dispatch.Message || v.Scope == dispatch.Sender):
 		run.reset() // it answers; whether it takes the message is another matter
-		return nil
+		run.passed = run.passed || v.Outcome == dispatch.OK
+		return nil, run.passed
 	case v.Outcome == dispatch.Rejected && v.Scope == dispatch.Account:
 		run.accounts[t.Key], run.senders[t.From] = true, true
 		run.fails++
 		// One sender's trouble shows on its messages only; that of the account on
 		// those of several, or of the only one there is.
 		if len(run.accounts) < accountRun || len(run.senders) < 2 && run.fails < 2*accountRun {
-			return nil
+			return nil, run.passed
 		}
 		hold.Reason, hold.Probe = GateAccount, accountProbe
 	case v.Floor > 0 && v.Outcome == dispatch.Rejected:
 		hold.Reason, hold.For = GateFloor, v.Floor
-		return &hold
+		return &hold, run.passed
 	default:
 		if ev.Cause == dispatch.CauseChanged || ev.Cause == dispatch.CausePool {
-			return nil // ours, not the provider's
+			return nil, run.passed // ours, not the provider's
 		}
 		if run.fails++; run.fails < circuitRun {
-			return nil
+			return nil, run.passed
 		}
 		hold.Reason, hold.Probe = GateCircuit, circuitProbe
 	}
 	run.reset()
-	return &hold
+	run.passed = false
+	return &hold, false
 }
 
 func (s *streak) reset() {

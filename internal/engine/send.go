@@ -26,7 +26,7 @@ func (e *Engine) Begin(t Task, elapsed time.Duration) (a Attempt, back Change, o
 	now := t.Now.Add(elapsed)
 	s := e.setup(t)
 	b, known := e.providers[t.Provider]
-	if !known || !slices.Contains(s.Candidates, t.Provider) {
+	if !known || !slices.Contains(s.Candidates, t.Provider) || t.Blocked() {
 		return Attempt{}, handBack(t, s.Unusable(t.Row, now)), false
 	}
 	if m, held := e.held(t, s, now); held {
@@ -95,8 +95,9 @@ func (e *Engine) Finish(t Task, acc dispatch.Accepted, err error, elapsed, took 
 			Kind: KindAttempt, Provider: t.Provider, Account: t.Account, Evidence: ev, Verdict: v, Took: took,
 		},
 	}
+	passing := false
 	if e.cfg.Gates != nil {
-		c.Hold = e.gates.observe(t, ev, v)
+		c.Hold, passing = e.gates.observe(t, ev, v)
 		c.Pass = t.Probe && (v.Outcome == dispatch.OK || v.Outcome == dispatch.Rejected && v.Scope == dispatch.Message)
 	}
 	if v.Outcome == dispatch.OK {
@@ -104,7 +105,9 @@ func (e *Engine) Finish(t Task, acc dispatch.Accepted, err error, elapsed, took 
 		c.Move = decide.Move{Rule: decide.RuleOK, To: dispatch.Sent, Spent: t.Spent, Lane: t.Lane}
 		return c
 	}
-	c.Move = spare(t, v, e.setup(t).AfterSend(t.Row, ev, v, t.Now.Add(elapsed)))
+	s := e.setup(t)
+	s.Passing = passing
+	c.Move = spare(t, v, s.AfterSend(t.Row, ev, v, t.Now.Add(elapsed)))
 	return c
 }
 

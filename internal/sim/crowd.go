@@ -13,6 +13,8 @@ type Crowd struct {
 	Seed      uint64
 	Workers   int
 	Mutant    *Mutant
+	// Effects is Player.Effects.
+	Effects bool
 	// First ends the play at the first violation.
 	First bool
 	// Each, where set, gets each report with its story; Workers must be 1.
@@ -47,7 +49,7 @@ func (c *Crowd) Play(ctx context.Context) Total {
 		t.add(&totals[i+1])
 	}
 	if t.Failed != nil {
-		l := Player{Mutant: c.Mutant, Story: true}
+		l := Player{Mutant: c.Mutant, Effects: c.Effects, Story: true}
 		defer l.Close()
 		r := l.Play(t.Failed.Seed)
 		t.Failed = &r
@@ -56,7 +58,7 @@ func (c *Crowd) Play(ctx context.Context) Total {
 }
 
 func (c *Crowd) play(ctx context.Context, t *Total, next *atomic.Int64, stop *atomic.Bool) {
-	l := Player{Mutant: c.Mutant, Story: c.Each != nil}
+	l := Player{Mutant: c.Mutant, Effects: c.Effects, Story: c.Each != nil}
 	defer l.Close()
 	for ctx.Err() == nil && !stop.Load() {
 		n := next.Add(1) - 1

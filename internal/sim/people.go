@@ -41,7 +41,7 @@ func (w *world) person() {
 			return engine.Edit{}, err
 		}
 		return engine.Edit{Row: row, Write: true, Entries: []engine.Entry{{
-			Fence: row.Fence, Rule: rule, State: row.State, Reason: row.Reason,
+			Fence: v.Fence, Rule: rule, State: row.State, Reason: row.Reason,
 			Record: engine.Record{Kind: engine.KindManual, Actor: "ada", Why: m.name},
 		}}}, nil
 	})
@@ -87,7 +87,7 @@ func (w *world) receipt(v *vendor, a acceptance) {
 	key := keyOf(a.n)
 	w.tellReceipt(v, a)
 	err := w.edit(key, func(view engine.View) (engine.Edit, error) {
-		edit, _ := engine.Learn(view, 0, record)
+		edit, _ := engine.Learn(view, view.Fence, record)
 		return edit, nil
 	})
 	if err != nil {

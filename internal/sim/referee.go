@@ -18,6 +18,9 @@ type referee struct {
 	violations []string
 	residue    []string
 	looks      []look
+	// blind judges only what the world sees: what vendors got, what is lost,
+	// what the rows say in the end.
+	blind bool
 }
 
 // book is what the referee knows of one message.
@@ -72,6 +75,13 @@ func (f *referee) fail(format string, args ...any) {
 	}
 }
 
+// fault is fail for a wrong move, which may or may not have an effect.
+func (f *referee) fault(format string, args ...any) {
+	if !f.blind {
+		f.fail(format, args...)
+	}
+}
+
 func (f *referee) broken() bool { return len(f.violations) > 0 }
 
 // drift is how wrong a worker's clock may be after a time.
@@ -96,7 +106,7 @@ func (f *referee) claimed(r *row) {
 	b := &f.books[r.m.n]
 	v := f.w.vendor(r.Provider)
 	if b.send(r.Fence) != nil {
-		f.fail("%s: fence %d was used before", nameOf(r.Key), r.Fence)
+		f.fault("%s: fence %d was used before", nameOf(r.Key), r.Fence)
 		return
 	}
 	now := f.w.now
@@ -105,7 +115,7 @@ func (f *referee) claimed(r *row) {
 		fence: r.Fence, vendor: v, account: r.Account, epoch: b.epoch, claimed: now, lease: since(r.Lease), reach: since(r.Lease),
 	})
 	if now < b.floor[v.n] {
-		f.fail("%s: claimed for %s %v before its floor", nameOf(r.Key), v.name, b.floor[v.n]-now)
+		f.fault("%s: claimed for %s %v before its floor", nameOf(r.Key), v.name, b.floor[v.n]-now)
 	}
 }
 
@@ -125,11 +135,11 @@ func (f *referee) mayFollow(b *book, key dispatch.Key, v *vendor, account string
 		switch {
 		case !s.open():
 		case s.vendor != v || s.account != account:
-			f.fail("%s: goes to %s/%s while attempt %d at %s/%s may have been accepted", nameOf(key), v.name, account, s.fence, s.vendor.name, s.account)
+			f.fault("%s: goes to %s/%s while attempt %d at %s/%s may have been accepted", nameOf(key), v.name, account, s.fence, s.vendor.name, s.account)
 		case v.contract.Dedupe.Window == 0:
-			f.fail("%s: is repeated at %s, which doesn't dedupe, while attempt %d may have been accepted", nameOf(key), v.name, s.fence)
+			f.fault("%s: is repeated at %s, which doesn't dedupe, while attempt %d may have been accepted", nameOf(key), v.name, s.fence)
 		case first >= 0 && end > first+v.contract.Dedupe.Window:
-			f.fail("%s: is repeated at %s when its window is over by %v", nameOf(key), v.name, end-first-v.contract.Dedupe.Window)
+			f.fault("%s: is repeated at %s when its window is over by %v", nameOf(key), v.name, end-first-v.contract.Dedupe.Window)
 		}
 	}
 }
@@ -139,9 +149,9 @@ func (f *referee) handedBack(n int, fence int64) {
 	s := f.books[n].send(fence)
 	switch {
 	case s == nil:
-		f.fail("m%d: attempt %d is handed back and was never claimed", n+1, fence)
+		f.fault("m%d: attempt %d is handed back and was never claimed", n+1, fence)
 	case s.begun:
-		f.fail("m%d: attempt %d is handed back and has begun", n+1, fence)
+		f.fault("m%d: attempt %d is handed back and has begun", n+1, fence)
 	default:
 		s.back = true
 	}
@@ -154,12 +164,12 @@ func (f *referee) begun(t engine.Task) {
 	now := f.w.now
 	switch {
 	case s == nil:
-		f.fail("%s: attempt %d begins and was never claimed", nameOf(t.Key), t.Fence)
+		f.fault("%s: attempt %d begins and was never claimed", nameOf(t.Key), t.Fence)
 		return
 	case s.back:
-		f.fail("%s: attempt %d begins and was handed back", nameOf(t.Key), t.Fence)
+		f.fault("%s: attempt %d begins and was handed back", nameOf(t.Key), t.Fence)
 	case s.begun:
-		f.fail("%s: attempt %d begins twice", nameOf(t.Key), t.Fence)
+		f.fault("%s: attempt %d begins twice", nameOf(t.Key), t.Fence)
 	}
 	s.begun = true
 	slack := drift(now - s.claimed)
@@ -167,7 +177,7 @@ func (f *referee) begun(t engine.Task) {
 		f.fail("%s: attempt %d begins %v after the deadline", nameOf(t.Key), t.Fence, now-b.m.deadline)
 	}
 	if end := now + s.vendor.contract.AttemptTimeout(); end > s.lease+slack {
-		f.fail("%s: attempt %d begins when its lease has too little time left", nameOf(t.Key), t.Fence)
+		f.fault("%s: attempt %d begins when its lease has too little time left", nameOf(t.Key), t.Fence)
 	}
 	if now+slack < b.floor[s.vendor.n] {
 		f.fail("%s: attempt %d begins before the floor of %s", nameOf(t.Key), t.Fence, s.vendor.name)
@@ -345,6 +355,6 @@ func (f *referee) ledger(r *row) {
 		if leg.Mark == decide.Open || leg.Mark == decide.Waived && s.waived {
 			continue
 		}
-		f.fail("%s: is %s, and has forgotten that attempt %d may have been accepted", nameOf(r.Key), r.State, s.fence)
+		f.fault("%s: is %s, and has forgotten that attempt %d may have been accepted", nameOf(r.Key), r.State, s.fence)
 	}
 }

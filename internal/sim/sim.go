@@ -32,6 +32,9 @@ type Player struct {
 	Mutant *Mutant
 	// Story asks for each history's story.
 	Story bool
+	// Effects judges only what the world sees: second acceptances, losses, wrong
+	// ends; not the moves that lead there.
+	Effects bool
 	// Cover counts what the histories reached.
 	Cover Coverage
 
@@ -49,6 +52,7 @@ func (l *Player) Play(seed uint64) Report {
 		w.story = &story{}
 	}
 	w.db.w, w.ref.w = w, w
+	w.ref.blind = l.Effects
 	l.Mutant.setup(w)
 	w.draw(seed)
 	w.run()

@@ -32,7 +32,7 @@ func compare(ours, theirs string) fit {
 	theirs = solid(theirs)
 	f := fits
 	gap := false // characters that may have become anything lie before the run
-	for n, run := range runs(ours) {
+	for _, run := range runs(ours) {
 		if run == "" {
 			gap = true
 			continue
@@ -45,7 +45,6 @@ func compare(ours, theirs string) fit {
 			f = maybe
 		}
 		theirs, gap = theirs[i+len(run):], false
-		_ = n
 	}
 	if theirs != "" && (!gap || substance(theirs)) {
 		f = maybe
@@ -65,6 +64,11 @@ func runs(s string) []string {
 		}
 	}
 	for _, c := range s {
+		if unicode.Is(unicode.Mn, c) && b.Len() > 0 { // the letter before it may have been composed with it
+			run := []rune(b.String())
+			b.Reset()
+			b.WriteString(string(run[:len(run)-1]))
+		}
 		switch {
 		case dispatch.Segments(string(c)).Encoding != dispatch.GSM7:
 			flush()

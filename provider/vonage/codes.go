@@ -87,8 +87,8 @@ var messagesCodes = dispatch.Codes{
 	"1260": message("destination unreachable"),
 	"1282": message("blocked by the provider"),
 	"1320": unknown("sent before, says the provider"),
-	"1330": unknown("delivery failed"),                // an end of the delivery: it was taken
-	"1331": unknown("provider is not responding"),     // so nobody says what it has
+	"1330": unknown("delivery failed"),                 // an end of the delivery: it was taken
+	"1331": unknown("provider is not responding"),      // so nobody says what it has
 	"1360": unknown("expired before it was delivered"), // the same as 1330
 	"1400": account("channel is not supported"),
 	"1410": message("channel's parameters are invalid"),

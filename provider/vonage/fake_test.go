@@ -59,11 +59,11 @@ type sent struct {
 // reports with a lag and pages.
 type fake struct {
 	URL   string
-	Lag   time.Duration         // how long a message is missing in reports
-	Page  int                   // records in a report, 1000 where zero
-	NoRef bool                  // reports leave the reference out
-	Lose  func(n int) bool      // loses the answer of the nth call, from 1
-	Early func(m sent)          // is called before the answer
+	Lag   time.Duration    // how long a message is missing in reports
+	Page  int              // records in a report, 1000 where zero
+	NoRef bool             // reports leave the reference out
+	Lose  func(n int) bool // loses the answer of the nth call, from 1
+	Early func(m sent)     // is called before the answer
 	mu    sync.Mutex
 	calls int
 	taken []sent

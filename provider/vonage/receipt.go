@@ -38,6 +38,10 @@ func (p *Provider) parseReceipt(c hook.Call) ([]dispatch.Receipt, error) {
 	case !p.fresh(params["timestamp"], time.Now()):
 		return nil, hook.Refuse(http.StatusUnauthorized, "receipt is outside the window")
 	}
+	return p.readReceipt(params), nil
+}
+
+func (p *Provider) readReceipt(params map[string]string) []dispatch.Receipt {
 	id := loosejson.Text(params["messageId"])
 	r := p.receipt(id, loosejson.Text(params["client-ref"]), loosejson.Text(params["status"]))
 	r.Kind, r.Code = smsKinds[r.EventKey], loosejson.Text(params["err-code"]).Word(maxCode)

@@ -180,29 +180,35 @@ func TestConfig(t *testing.T) {
 	other, err := x509.MarshalPKCS8PrivateKey(curve)
 	require.NoError(t, err)
 	for field, change := range map[string]func(*vonage.Config){
-		"Name":                        func(c *vonage.Config) { c.Name = "Vo nage" },
-		"API is unknown":              func(c *vonage.Config) { c.API = 7 },
-		"Signature is":                func(c *vonage.Config) { c.Signature = 9 },
-		"APIKey":                      func(c *vonage.Config) { c.APIKey = "" },
-		"no key":                      func(c *vonage.Config) { c.APIKey = "hunter2:x" },
-		"go together":                 func(c *vonage.Config) { c.ApplicationID = appID },
-		"APISecret or":                func(c *vonage.Config) { c.APISecret = " " },
-		"no other authentication":     func(c *vonage.Config) { c.API, c.APISecret, c.ApplicationID, c.PrivateKey = vonage.SMS, "", appID, keyPEM },
-		"ReportLag needs":             func(c *vonage.Config) { c.ReportLag, c.APISecret, c.ApplicationID, c.PrivateKey = 1, "", appID, keyPEM },
-		"Replay":                      func(c *vonage.Config) { c.Replay = time.Second },
-		"Grace":                       func(c *vonage.Config) { c.Grace = -1 },
-		"TTL":                         func(c *vonage.Config) { c.TTL = time.Second },
-		"From":                        func(c *vonage.Config) { c.From = "hunter2!" },
-		"BaseURL":                     func(c *vonage.Config) { c.BaseURL = "http://hunter2.example" },
-		"ReportsURL":                  func(c *vonage.Config) { c.ReportsURL = "hunter2" },
-		"CallbackURL: ":               func(c *vonage.Config) { c.CallbackURL = "http://hunter2.example" },
-		"at most 100":                 func(c *vonage.Config) { c.API, c.CallbackURL = vonage.SMS, "https://h.example/"+strings.Repeat("x", 90) },
-		"APISecret: ":                 func(c *vonage.Config) { c.APISecret = "hunter2\nX" }, // B034
-		"PrivateKey is not PEM":       func(c *vonage.Config) { c.ApplicationID, c.PrivateKey = appID, []byte("hunter2") },
-		"PrivateKey is neither":       func(c *vonage.Config) { c.ApplicationID, c.PrivateKey = appID, pemOf([]byte("hunter2")) },
-		"PrivateKey is not an RSA":    func(c *vonage.Config) { c.ApplicationID, c.PrivateKey = appID, pemOf(other) },
-		"PrivateKey has less than 20": func(c *vonage.Config) { c.ApplicationID, c.PrivateKey = appID, pemOf(x509.MarshalPKCS1PrivateKey(small)) },
-		"Connect":                     func(c *vonage.Config) { c.Exchange.Connect = -1 },
+		"Name":           func(c *vonage.Config) { c.Name = "Vo nage" },
+		"API is unknown": func(c *vonage.Config) { c.API = 7 },
+		"Signature is":   func(c *vonage.Config) { c.Signature = 9 },
+		"APIKey":         func(c *vonage.Config) { c.APIKey = "" },
+		"no key":         func(c *vonage.Config) { c.APIKey = "hunter2:x" },
+		"go together":    func(c *vonage.Config) { c.ApplicationID = appID },
+		"APISecret or":   func(c *vonage.Config) { c.APISecret = " " },
+		"no other authentication": func(c *vonage.Config) {
+			c.API, c.APISecret, c.ApplicationID, c.PrivateKey = vonage.SMS, "", appID, keyPEM
+		},
+		"ReportLag needs": func(c *vonage.Config) { c.ReportLag, c.APISecret, c.ApplicationID, c.PrivateKey = 1, "", appID, keyPEM },
+		"Replay":          func(c *vonage.Config) { c.Replay = time.Second },
+		"Grace":           func(c *vonage.Config) { c.Grace = -1 },
+		"TTL":             func(c *vonage.Config) { c.TTL = time.Second },
+		"From":            func(c *vonage.Config) { c.From = "hunter2!" },
+		"BaseURL":         func(c *vonage.Config) { c.BaseURL = "http://hunter2.example" },
+		"ReportsURL":      func(c *vonage.Config) { c.ReportsURL = "hunter2" },
+		"CallbackURL: ":   func(c *vonage.Config) { c.CallbackURL = "http://hunter2.example" },
+		"at most 100": func(c *vonage.Config) {
+			c.API, c.CallbackURL = vonage.SMS, "https://h.example/"+strings.Repeat("x", 90)
+		},
+		"APISecret: ":              func(c *vonage.Config) { c.APISecret = "hunter2\nX" }, // B034
+		"PrivateKey is not PEM":    func(c *vonage.Config) { c.ApplicationID, c.PrivateKey = appID, []byte("hunter2") },
+		"PrivateKey is neither":    func(c *vonage.Config) { c.ApplicationID, c.PrivateKey = appID, pemOf([]byte("hunter2")) },
+		"PrivateKey is not an RSA": func(c *vonage.Config) { c.ApplicationID, c.PrivateKey = appID, pemOf(other) },
+		"PrivateKey has less than 20": func(c *vonage.Config) {
+			c.ApplicationID, c.PrivateKey = appID, pemOf(x509.MarshalPKCS1PrivateKey(small))
+		},
+		"Connect": func(c *vonage.Config) { c.Exchange.Connect = -1 },
 	} {
 		cfg := config()
 		change(&cfg)

@@ -92,6 +92,10 @@ func (p *Provider) parseStatus(c hook.Call) ([]dispatch.Receipt, error) {
 	if err := p.authentic(c); err != nil {
 		return nil, err
 	}
+	return p.readStatus(c.Body), nil
+}
+
+func (p *Provider) readStatus(body []byte) []dispatch.Receipt {
 	var s struct {
 		ID     loosejson.Text `json:"message_uuid"`
 		Ref    loosejson.Text `json:"client_ref"`
@@ -100,9 +104,9 @@ func (p *Provider) parseStatus(c hook.Call) ([]dispatch.Receipt, error) {
 		To     loosejson.Text `json:"to"`
 		Error  *problem       `json:"error"`
 	}
-	if err := loosejson.Decode(c.Body, &s); err != nil {
+	if err := loosejson.Decode(body, &s); err != nil {
 		p.unread.Add(1)
-		return nil, nil
+		return nil
 	}
 	r := p.receipt(s.ID, s.Ref, s.Status)
 	r.Kind, r.Recipient = messagesKinds[r.EventKey], s.To.Word(maxID)
@@ -135,15 +139,15 @@ func (p *Provider) receipt(id, ref, status loosejson.Text) dispatch.Receipt {
 // one finishes a receipt, or counts one that says nothing of any message. Its
 // event is the message (or part), the status and the code, without the time:
 // a message has each of them once, and a repeat may come with another time.
-func (p *Provider) one(r dispatch.Receipt, id string) ([]dispatch.Receipt, error) {
+func (p *Provider) one(r dispatch.Receipt, id string) []dispatch.Receipt {
 	status := r.EventKey
 	if status == "" || id == "" {
 		p.unread.Add(1)
-		return nil, nil
+		return nil
 	}
 	r.EventKey = strings.Join([]string{id, status, r.Code}, "/")
 	r.Permanent = (r.Kind == dispatch.Undelivered || r.Kind == dispatch.Failed) && permanent(r.Code)
-	return []dispatch.Receipt{r}, nil
+	return []dispatch.Receipt{r}
 }
 
 // moderate drops a time that can't be read or can't be true.
