@@ -15,7 +15,7 @@ LIGHT  := $(filter-out $(HEAVY),$(NESTED))
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(CURDIR)/.bin/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 
-.PHONY: help test lint check quickstart bench chaos fuzz
+.PHONY: help test lint check quickstart bench chaos fuzz simulate simulate-mutants
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,3 +55,12 @@ fuzz: ## run each fuzz test for FUZZTIME (10s)
 
 $(GOLANGCI):
 	GOBIN='$(@D)' GOFLAGS= GOWORK=off go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+
+HISTORIES ?= 200000
+SEED      ?= 1
+
+simulate: ## play HISTORIES (200000) simulated histories from SEED (1); the last line is the result
+	go run ./internal/sim/cmd/simulate -histories $(HISTORIES) -seed $(SEED)
+
+simulate-mutants: ## show that each planted bug is caught; the last line is the result
+	go run ./internal/sim/cmd/simulate -mutants -histories 20000 -seed $(SEED)

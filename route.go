@@ -1,9 +1,11 @@
 package dispatch
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 )
 
 // Route is how one kind of message goes out. It is declared where intents are
@@ -27,6 +29,21 @@ type Route struct {
 	// back by returning the one it was given; Route.Judge says what it can't
 	// do. It must be pure and safe for concurrent use.
 	Classify func(Evidence, Verdict) Verdict
+	// Before, where set, is asked right before each send: for suppression
+	// lists and quiet hours. An error, a panic or no answer within a second
+	// sends nothing now, and it is asked again after a moment. It must be safe
+	// for concurrent use.
+	Before func(ctx context.Context, e Envelope) (Advice, error)
+}
+
+// Advice is what Route.Before says. The zero Advice sends.
+type Advice struct {
+	// Drop, where not empty, ends the message as dead, dropped, with this
+	// reason; it must hold no personal data. A message that may have been
+	// accepted by an earlier attempt is reconciled first.
+	Drop string
+	// NotBefore puts the send off; the message's deadline still counts.
+	NotBefore time.Time
 }
 
 // Senders maps logical sender → provider → the sender registered there.

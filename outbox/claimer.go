@@ -155,6 +155,10 @@ func (r *run) sendTask(ctx context.Context, t engine.Task, claimed watch) {
 		r.settles <- back
 		return
 	}
+	if back, ok = r.engine.Before(r.cut, t, a, claimed.elapsed); !ok {
+		r.settles <- back
+		return
+	}
 	limit, done := context.WithTimeout(r.cut, a.Timeout)
 	defer done()
 	began := time.Now()

@@ -38,6 +38,9 @@ func (s *store) edit(ctx context.Context, tx pgx.Tx, key dispatch.Key, fence int
 			return err
 		}
 	}
+	if err := s.notice(ctx, tx, v, edit); err != nil {
+		return err
+	}
 	for _, entry := range edit.Entries {
 		if err := s.enter(ctx, tx, key, entry); err != nil {
 			return err

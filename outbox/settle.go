@@ -106,7 +106,7 @@ func (s *store) applyRest(ctx context.Context, changes []engine.Change, which []
 // columns are the arguments of applySQL, one array each.
 type columns struct {
 	text   [17][]string
-	number [20][]int64
+	number [21][]int64
 }
 
 func (a *columns) add(c *engine.Change) error {
@@ -130,7 +130,7 @@ func (a *columns) add(c *engine.Change) error {
 		c.Fence, int64(c.From), flag(c.Idle), int64(m.To), int64(m.Reason), int64(m.Spent), m.Wait.Microseconds(), int64(m.Encoding),
 		int64(m.Ledger.Count(decide.Open)), int64(m.Ledger.Count(decide.Waived)), m.Lease.Microseconds(), int64(m.Lookups),
 		int64(m.Rule), int64(r.Kind), int64(r.Verdict.Outcome), int64(r.Verdict.Scope), int64(r.Evidence.Stage),
-		int64(r.Evidence.Status), r.Verdict.Floor.Microseconds(), r.Took.Milliseconds(),
+		int64(r.Evidence.Status), r.Verdict.Floor.Microseconds(), r.Took.Milliseconds(), int64(m.End),
 	} {
 		a.number[i] = append(a.number[i], v)
 	}
@@ -144,7 +144,7 @@ func (a *columns) args() []any {
 		n[6], t[1], t[2], t[3], t[4], n[7], t[5], t[6], t[7],
 		n[8], n[9], n[10], n[11], n[12], n[13], t[8], t[9],
 		t[10], n[14], n[15], n[16], n[17], t[11], t[12], t[13],
-		n[18], n[19], t[14], t[15], t[16],
+		n[18], n[19], t[14], t[15], t[16], n[20],
 	}
 }
 

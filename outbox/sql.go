@@ -35,6 +35,8 @@ type statements struct {
 	takeReceipt, putOffReceipt                string
 	gates, closeGate, probeGate               string
 	passGate, openGate                        string
+	notice, takeNotices                       string
+	dropNotice, deferNotice                   string
 }
 
 func render(schema string) statements {
@@ -51,6 +53,7 @@ func render(schema string) statements {
 		historyOf: in(historySQL), statusOf: in(statusSQL), resend: in(resendSQL),
 		receive: in(receiveSQL), dueReceipts: in(dueReceiptsSQL), takeReceipt: in(takeReceiptSQL), putOffReceipt: in(putOffReceiptSQL),
 		gates: in(gatesSQL), closeGate: in(closeGateSQL), probeGate: in(probeGateSQL), passGate: in(passGateSQL), openGate: in(openGateSQL),
+		notice: in(noticeSQL), takeNotices: in(takeNoticesSQL), dropNotice: in(dropNoticeSQL), deferNotice: in(deferNoticeSQL),
 	}
 	for _, n := range claimSizes {
 		st.claim[n] = in(strings.ReplaceAll(claimSQL, "{limit}", strconv.Itoa(n)))
@@ -103,11 +106,11 @@ const enqueueSelect = `, m as (
     from i
     where coalesce(i.not_before::timestamptz < coalesce(i.deadline::timestamptz, i.now + i.valid * interval '1 microsecond'), true)
     on conflict (id) do update set id = excluded.id
-    returning id, digest, digest_key, xmax = 0 as added, route, priority, pinned, budget, not_before, deadline
+    returning id, digest, digest_key, xmax = 0 as added, route, priority, pinned, budget, notify, not_before, deadline
 ), q as (
-    insert into {schema}.queue (id, lane, due, deadline, budget)
+    insert into {schema}.queue (id, lane, due, deadline, budget, notify)
     select m.id, m.route || '/' || m.priority || '/' || coalesce(m.pinned, ''),
-        least(greatest(clock_timestamp(), m.not_before), m.deadline), m.deadline, m.budget
+        least(greatest(clock_timestamp(), m.not_before), m.deadline), m.deadline, m.budget, m.notify
     from m where m.added
 )
 select m.id::text, m.added, m.digest, coalesce(m.digest_key, '') from m`

@@ -40,10 +40,11 @@ on conflict (id, fence, sub) do nothing`
 const markEndedSQL = `update {schema}.queue q set ended = $2::bigint where q.id = $1::text::uuid`
 
 const requeueSQL = `insert into {schema}.queue (id, lane, due, deadline, resolve_until, first_sent, fence, state, spent, budget, encoding,
-    lookups, open, waived, ended, provider, account, ledger)
+    lookups, open, waived, ended, provider, account, ledger, notify)
 select $1::text::uuid, $2::text, coalesce($3::text::timestamptz, clock_timestamp()), $4::text::timestamptz, $5::text::timestamptz,
     case when $8::bigint = 3 then $6::text::timestamptz end, $7::bigint, $8::bigint, $10::bigint, $11::bigint, $12::bigint, $13::bigint,
-    $14::bigint, $15::bigint, $16::bigint, nullif($17::text, ''), nullif($18::text, ''), nullif($19::text, '')::jsonb
+    $14::bigint, $15::bigint, $16::bigint, nullif($17::text, ''), nullif($18::text, ''), nullif($19::text, '')::jsonb,
+    (select m.notify from {schema}.message m where m.id = $1::text::uuid)
 where $9::bigint >= 0`
 
 const reparkSQL = `insert into {schema}.parked (id, lane, deadline, first_sent, fence, state, reason, spent, budget, encoding,

@@ -12,10 +12,10 @@ const resendSQL = `with m as (
         o.template_revision, o.trace, o.metadata, o.id, o.content
     from {schema}.message o where o.id = $1::text::uuid and o.content is not null
     on conflict (id) do update set id = excluded.id
-    returning id, xmax = 0 as added, linked, digest, route, priority, pinned, budget, deadline
+    returning id, xmax = 0 as added, linked, digest, route, priority, pinned, budget, notify, deadline
 ), q as (
-    insert into {schema}.queue (id, lane, due, deadline, budget)
-    select m.id, m.route || '/' || m.priority || '/' || coalesce(m.pinned, ''), clock_timestamp(), m.deadline, m.budget
+    insert into {schema}.queue (id, lane, due, deadline, budget, notify)
+    select m.id, m.route || '/' || m.priority || '/' || coalesce(m.pinned, ''), clock_timestamp(), m.deadline, m.budget, m.notify
     from m where m.added
 )
 select m.added, m.linked is not distinct from $1::text::uuid, m.digest = (select o.digest from {schema}.message o where o.id = $1::text::uuid),

@@ -68,7 +68,9 @@ const applySentSQL = `with i as (
         limit 1 for update
     ) q on true
 ), gone as (
-    delete from {schema}.queue q where q.ctid = any(array(select r.tid from r where r.tid is not null)) returning q.id
+    delete from {schema}.queue q where q.ctid = any(array(select r.tid from r where r.tid is not null)) returning q.id, q.notify
+), asked as (
+    insert into {schema}.notice (id, event) select gone.id, 1 from gone where gone.notify & 1 <> 0
 ), told as (
     insert into {schema}.history (id, fence, kind, move, state, outcome, scope, stage, provider, account, provider_id, status,
         code, took, request)
@@ -86,14 +88,14 @@ const applySQL = `with i as (
         $8::bigint[], $9::text[], $10::text[], $11::text[], $12::text[], $13::bigint[], $14::text[], $15::text[], $16::text[],
         $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[], $21::bigint[], $22::bigint[], $23::text[], $24::text[],
         $25::text[], $26::bigint[], $27::bigint[], $28::bigint[], $29::bigint[], $30::text[], $31::text[], $32::text[],
-        $33::bigint[], $34::bigint[], $35::text[], $36::text[], $37::text[])
+        $33::bigint[], $34::bigint[], $35::text[], $36::text[], $37::text[], $38::bigint[])
         with ordinality as u(id, fence, was, idle, goal, goal_reason, spent,
         wait, not_before, lane, provider, account, encoding, first_sent, resolve_until, ledger,
         open, waived, lease, lookups, move, kind, r_provider, r_account,
         provider_id, outcome, scope, stage, status, code, detail, words,
-        floor, took, request, actor, why, n)
+        floor, took, request, actor, why, ends, n)
 ), r as materialized (
-    select i.*, q.tid, q.ended, q.deadline, q.budget, clock_timestamp() as now from i left join lateral (
+    select i.*, q.tid, greatest(q.ended, i.ends) as ended, q.deadline, q.budget, clock_timestamp() as now from i left join lateral (
         select q.ctid as tid, q.ended, q.deadline, q.budget from {schema}.queue q
         where q.id = i.id::uuid and q.fence = i.fence and q.state + 0 = i.was
             and (i.idle = 0 or coalesce(q.lease <= clock_timestamp(), true))
@@ -119,10 +121,16 @@ const applySQL = `with i as (
     from e
 ), gone as (
     delete from {schema}.queue q where q.ctid = any(array(select p.tid from p where p.tid is not null and p.state >= 4))
-    returning q.id
+    returning q.id, q.notify
+), asked as (
+    insert into {schema}.notice (id, event, reason)
+    select gone.id, e.event, p.reason from gone join p on p.id::uuid = gone.id
+    cross join lateral (select case p.state when 4 then 4 when 5 then 2 when 6 then 1 else 8 end as event) e
+    where gone.notify & e.event <> 0
 ), kept as (
     update {schema}.queue q
     set state = p.state, due = p.due, spent = p.spent, lane = p.lane, claim = null, open = p.open, waived = p.waived,
+        ended = p.ended,
         ledger = nullif(p.ledger, '')::jsonb, lookups = p.lookups,
         fence = q.fence + case when p.lease > 0 then 1 else 0 end,
         lease = case when p.lease > 0 then p.now + p.lease * interval '1 microsecond' end,

@@ -40,6 +40,11 @@ type WorkerConfig struct {
 	// for the NOTIFY of other processes (Config.Notify). It must be a direct
 	// one: PgBouncer in transaction mode doesn't pass notifications.
 	Listen *pgx.ConnConfig
+	// Notices, where set, is told what became of messages whose Intent.Notify
+	// asks for it: to offer another channel, or to raise an alarm. It is told at
+	// least once, also after a crash; an error, a panic or 30 s without an answer
+	// and it is told again, later each time. It keeps no send waiting.
+	Notices func(ctx context.Context, n Notice) error
 	// Logger gets one line for each attempt that was not accepted, and for what
 	// a person should see; slog.Default() where nil. It never gets a recipient
 	// or a text.
@@ -147,11 +152,12 @@ func (w *Worker) Run(ctx context.Context) error {
 //	          or with cut, DrainTimeout after ctx
 //	tender    ctx; the look-ups that it asks end as sends do
 //	listener  ctx
+//	herald    ctx
 //	auditor   one for each failed claim; its lease, or ctx
 //	settler   the end of all of the above
 type run struct {
 	*Worker
-	work sync.WaitGroup // claimer, tender, listener, auditors
+	work sync.WaitGroup // claimer, tender, listener, herald, auditors
 	send sync.WaitGroup // senders
 	cut  context.Context
 }
@@ -167,6 +173,9 @@ func (r *run) run(ctx context.Context) error {
 	r.work.Go(func() { r.tend(ctx) })
 	if r.cfg.Listen != nil {
 		r.work.Go(func() { r.listen(ctx, bell) })
+	}
+	if r.cfg.Notices != nil {
+		r.work.Go(func() { r.tellAll(ctx) })
 	}
 	settled := make(chan struct{})
 	go func() {

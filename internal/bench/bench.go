@@ -25,7 +25,7 @@ type bench struct {
 }
 
 func open(ctx context.Context, m mode) (b *bench, err error) {
-	b = &bench{mode: m, urls: map[string]string{}}
+	b = &bench{mode: m, urls: map[string]string{}, result: result{}}
 	if b.server, err = startServer(ctx); err != nil {
 		return nil, err
 	}

@@ -19,8 +19,8 @@ const recipient = "+15555550123"
 
 // ours is this library.
 type ours struct {
-	db     *pgxpool.Pool
-	box    *outbox.Box
+	db  *pgxpool.Pool
+	box *outbox.Box
 }
 
 // workerConns is what a worker of either library gets: more than it ever uses.

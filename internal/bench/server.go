@@ -127,18 +127,23 @@ func order(ctx context.Context, tx pgx.Tx, body string) error {
 
 // commitTimes reads pairs of a key and a time.
 func commitTimes(ctx context.Context, pool *pgxpool.Pool, query string) (map[string]time.Time, error) {
+	type pair struct {
+		Key string
+		At  time.Time
+	}
 	rows, err := pool.Query(ctx, query)
 	if err != nil {
 		return nil, err
 	}
-	times := map[string]time.Time{}
-	var key string
-	var at time.Time
-	_, err = pgx.ForEachRow(rows, []any{&key, &at}, func() error {
-		times[key] = at
-		return nil
-	})
-	return times, err
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[pair])
+	if err != nil {
+		return nil, err
+	}
+	times := make(map[string]time.Time, len(list))
+	for _, p := range list {
+		times[p.Key] = p.At
+	}
+	return times, nil
 }
 
 // quiet is the logger of both libraries: what fails shows in the counts.

@@ -84,28 +84,23 @@ func (s series) String() string {
 	return fmt.Sprintf("%s (%s to %s)", short(s.median()), short(s.min()), short(s.max()))
 }
 
-// result is the last line: keys in the order in which they were put.
-type result struct {
-	keys   []string
-	values map[string]float64
+// resultKeys is the order of the last line.
+var resultKeys = []string{
+	"worked_noop_ratio", "worked_http_ratio", "enqueue_ratio", "enqueue_pipelined_ratio", "bulk_ratio", "latency_p99_ms",
+	"cpu_ratio", "wal_ratio", "backlog_slowdown", "held_ratio", "settle_lag_p99_ms",
 }
 
-func (r *result) put(key string, v float64) {
-	if r.values == nil {
-		r.values = map[string]float64{}
-	}
-	if _, there := r.values[key]; !there {
-		r.keys = append(r.keys, key)
-	}
-	r.values[key] = v
-}
+// result is the last line.
+type result map[string]float64
 
-// line has a dash for what could not be measured.
-func (r *result) line() string {
+// line has what was measured, and a dash where that could not be done.
+func (r result) line() string {
 	var b strings.Builder
 	b.WriteString("RESULT")
-	for _, k := range r.keys {
-		fmt.Fprintf(&b, " %s=%s", k, short(r.values[k]))
+	for _, k := range resultKeys {
+		if v, ok := r[k]; ok {
+			fmt.Fprintf(&b, " %s=%s", k, short(v))
+		}
 	}
 	return b.String()
 }

@@ -29,9 +29,9 @@ func noop(ctx context.Context, b *bench) error {
 	compare(fmt.Sprintf("worked, no-op, %d slots", slots), "/s", s[0].rate, s[1].rate)
 	compare("  CPU per message, client and server", "µs", s[0].cpu, s[1].cpu)
 	compare("  log per message", "bytes", s[0].wal, s[1].wal)
-	b.result.put("worked_noop_ratio", ratio(s[0].rate, s[1].rate))
-	b.result.put("cpu_ratio", ratio(s[0].cpu, s[1].cpu))
-	b.result.put("wal_ratio", ratio(s[0].wal, s[1].wal))
+	b.result["worked_noop_ratio"] = ratio(s[0].rate, s[1].rate)
+	b.result["cpu_ratio"] = ratio(s[0].cpu, s[1].cpu)
+	b.result["wal_ratio"] = ratio(s[0].wal, s[1].wal)
 	return nil
 }
 
@@ -43,8 +43,8 @@ func httpFast(ctx context.Context, b *bench) error {
 		return err
 	}
 	compare("  answer → outcome committed, p99", "ms", s[0].lag, s[1].lag)
-	b.result.put("worked_http_ratio", ratio(s[0].rate, s[1].rate))
-	b.result.put("settle_lag_p99_ms", s[0].lag.median())
+	b.result["worked_http_ratio"] = ratio(s[0].rate, s[1].rate)
+	b.result["settle_lag_p99_ms"] = s[0].lag.median()
 	return nil
 }
 
@@ -102,7 +102,7 @@ func (b *bench) enqueueWith(ctx context.Context, goroutines int) error {
 				i = len(kinds) - 1 - i
 			}
 			k := kinds[i]
-			m, err := measureEnqueue(ctx, k.p, b.urls[k.p.name()], goroutines, b.mode.enqueue, k.tx, k.messages)
+			m, err := measureEnqueue(ctx, k.p, b.urls[k.p.name()], goroutines, b.enqueue, k.tx, k.messages)
 			if err != nil {
 				return err
 			}
@@ -121,8 +121,8 @@ func (b *bench) enqueueWith(ctx context.Context, goroutines int) error {
 	compare("  beside River's default fetch cooldown", "/s", plain.rate, sparse.rate)
 	fmt.Printf("  the business row alone: %s /s, p50 %s µs, CPU %s µs\n", alone.rate, alone.p50, alone.cpu)
 	if goroutines == 8 {
-		b.result.put("enqueue_ratio", ratio(plain.rate, river.rate))
-		b.result.put("enqueue_pipelined_ratio", ratio(piped.rate, river.rate))
+		b.result["enqueue_ratio"] = ratio(plain.rate, river.rate)
+		b.result["enqueue_pipelined_ratio"] = ratio(piped.rate, river.rate)
 	}
 	return nil
 }
@@ -151,7 +151,7 @@ func bulk(ctx context.Context, b *bench) error {
 		return fmt.Errorf("bulk enqueue: %w", err)
 	}
 	compare(fmt.Sprintf("bulk enqueue, batches of %d", fillBatch), "/s", s[0], s[1])
-	b.result.put("bulk_ratio", ratio(s[0], s[1]))
+	b.result["bulk_ratio"] = ratio(s[0], s[1])
 	return nil
 }
 
@@ -173,7 +173,7 @@ func latency(ctx context.Context, b *bench) error {
 	}
 	compare("commit → send, idle, p50", "ms", p50[0], p50[1])
 	compare("commit → send, idle, p99", "ms", p99[0], p99[1])
-	b.result.put("latency_p99_ms", p99[0].median())
+	b.result["latency_p99_ms"] = p99[0].median()
 	return nil
 }
 
@@ -206,7 +206,7 @@ func held(ctx context.Context, b *bench) error {
 		return fmt.Errorf("held snapshot: %w", err)
 	}
 	compare(fmt.Sprintf("worked, no-op, %d slots, a snapshot held", slots), "/s", s[0], s[1])
-	b.result.put("held_ratio", ratio(s[0], s[1]))
+	b.result["held_ratio"] = ratio(s[0], s[1])
 	return nil
 }
 
@@ -247,6 +247,6 @@ func backlog(ctx context.Context, b *bench) error {
 	}
 	fmt.Printf("claim of %d rows or more, p50: %s ms with %d pending, %s ms with %d pending and %d finished: %sx\n",
 		fullClaim, s[0], few, s[1], b.pending, b.pending, short(ratio(s[1], s[0])))
-	b.result.put("backlog_slowdown", ratio(s[1], s[0]))
+	b.result["backlog_slowdown"] = ratio(s[1], s[0])
 	return nil
 }

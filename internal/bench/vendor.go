@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -23,6 +24,7 @@ type vendor struct {
 
 	mu   sync.Mutex
 	keys map[string]int
+	ids  int
 }
 
 func newVendor(ctx context.Context, delay time.Duration) (*vendor, error) {
@@ -53,6 +55,8 @@ func (v *vendor) accept(w http.ResponseWriter, r *http.Request) {
 	}
 	v.mu.Lock()
 	v.keys[key]++
+	v.ids++
+	id := strconv.Itoa(v.ids)
 	v.mu.Unlock()
 	if v.delay > 0 {
 		t := time.NewTimer(v.delay)
@@ -64,7 +68,7 @@ func (v *vendor) accept(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write([]byte(`{"id":"` + key + `","status":"queued"}`)) // a broken connection shows at the client
+	_, _ = w.Write([]byte(`{"id":"` + id + `","status":"queued"}`)) // a broken connection shows at the client
 }
 
 // check returns an error unless n keys came once each.
@@ -115,7 +119,7 @@ func (v *vendor) client(slots int) (post func(ctx context.Context, key, text str
 		if err := json.Unmarshal(b, &got); err != nil {
 			return err
 		}
-		if answer.StatusCode != http.StatusOK || got.ID != key {
+		if answer.StatusCode != http.StatusOK || got.ID == "" {
 			return fmt.Errorf("vendor answered %d", answer.StatusCode)
 		}
 		return nil

@@ -82,6 +82,8 @@ type Move struct {
 	Lease time.Duration
 	// Lookups is the count of look-ups so far.
 	Lookups int
+	// End, where set, ends the row: nothing of it is sent any more.
+	End Ended
 }
 
 // Setup is what a worker knows besides the row.

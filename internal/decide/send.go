@@ -129,6 +129,29 @@ func (s Setup) Unstarted(r Row, now time.Time, wait time.Duration) Move {
 	return m
 }
 
+// Dropped ends a claimed row that was never given to a sender because the
+// application's Before hook says so. One that may have been accepted already
+// is reconciled first, and sent no more.
+func (s Setup) Dropped(r Row, now time.Time) Move {
+	if r.Ledger.Count(Open) > 0 {
+		r.Ended = EndedCancelled
+		m := s.doubt(RuleDropped, r, r.Ledger, r.Spent-1, now, 0)
+		m.End = EndedCancelled
+		return m
+	}
+	return Move{
+		Rule: RuleDropped, To: dispatch.Dead, Reason: dispatch.ReasonDropped, Spent: r.Spent - 1, Lane: r.Lane, Ledger: r.Ledger,
+	}
+}
+
+// PutOff hands a claimed row back that was never given to a sender because the
+// application's Before hook wants it later. Its deadline still counts.
+func (s Setup) PutOff(r Row, now, until time.Time) Move {
+	m := s.Unstarted(r, now, 0)
+	m.NotBefore = later(m.NotBefore, until)
+	return m
+}
+
 // Unusable hands a claimed row back whose provider can't take it: no sender in
 // its frozen map, or no longer on the route. It goes to one that can, or waits
 // a minute, visibly.

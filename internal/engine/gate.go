@@ -53,7 +53,7 @@ type Gate struct {
 	// Open is for how long it has been open, negative where it never closed, and
 	// Held for how long it was closed before.
 	Open, Held time.Duration
-	By, Why string
+	By, Why    string
 }
 
 // Hold is what closes a gate.
@@ -87,7 +87,7 @@ const (
 	// circuit. It is shorter than any budget worth having.
 	circuitRun = 5
 	// accountRun is the run of refused accounts, of as many messages.
-	accountRun = 3
+	accountRun                     = 3
 	circuitProbe, circuitProbeMost = time.Second, 30 * time.Second
 	accountProbe, accountProbeMost = 10 * time.Second, 5 * time.Minute
 

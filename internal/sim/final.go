@@ -20,7 +20,7 @@ func (f *referee) final() {
 			continue
 		}
 		f.evidence(b)
-		f.acceptances(b, r)
+		f.acceptances(b)
 		f.truth(b, r)
 	}
 }
@@ -53,7 +53,7 @@ func (s *send) stray() bool {
 
 // acceptances: at most one for each key, and one more for each waiver. Two are
 // residue where without the stray ones there is one at most.
-func (f *referee) acceptances(b *book, r *row) {
+func (f *referee) acceptances(b *book) {
 	for epoch := range b.epoch + 1 {
 		all, kept := 0, 0
 		for i := range b.sends {

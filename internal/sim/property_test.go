@@ -14,7 +14,7 @@ import (
 
 // The decisions over their whole input space: whatever the row, the outcome
 // and the worker's configuration, also such as no history leads to.
-const draws = 200_000
+const draws = 15_000
 
 // space draws inputs.
 type space struct {
@@ -65,6 +65,9 @@ func (s *space) row(state dispatch.State) decide.Row {
 		OnUnknown: dispatch.OnUnknown{Action: dispatch.UnknownAction(1 + s.IntN(4)), After: s.one(0, 0, time.Minute, 3660*24*time.Hour)},
 	}
 	r.Spent = 1 + s.IntN(r.Budget)
+	if s.IntN(6) == 0 {
+		r.Pinned, r.Lane.Provider = true, r.Provider
+	}
 	for _, name := range names {
 		for _, account := range []string{"1", "2"} {
 			if s.IntN(3) > 0 {
@@ -134,6 +137,7 @@ func checkMove(t *testing.T, r decide.Row, m decide.Move) {
 	switch m.To {
 	case dispatch.Pending:
 		require.Zero(t, open, "rule %d: open and pending", m.Rule)
+		require.True(t, !r.Pinned || m.Lane == r.Lane, "a pinned message leaves its provider")
 	case dispatch.InDoubt, dispatch.Held:
 		require.NotZero(t, open, "rule %d: nothing is open", m.Rule)
 		leg, _ := m.Ledger.Leg(m.Provider, m.Account)
@@ -193,7 +197,7 @@ func checkFloor(t *testing.T, m decide.Move) {
 	if m.NotBefore.After(due) {
 		due = m.NotBefore
 	}
-	if m.To == dispatch.InDoubt && !m.ResolveUntil.IsZero() && m.ResolveUntil.Before(due) {
+	if m.To == dispatch.InDoubt && !m.ResolveUntil.IsZero() && !m.ResolveUntil.After(due) {
 		return // it is given up before
 	}
 	for _, leg := range m.Ledger {

@@ -23,47 +23,6 @@ type referee struct {
 	blind bool
 }
 
-// book is what the referee knows of one message.
-type book struct {
-	m     *message
-	sends []send
-	spent int
-	epoch int // waivers so far: each allows one acceptance more
-	floor [2]time.Duration
-	doubt time.Duration // when the row may be given up as unknown
-}
-
-// send is one claim, and what became of it.
-type send struct {
-	fence      int64
-	vendor     *vendor
-	account    string
-	epoch      int
-	claimed    time.Duration
-	lease      time.Duration // its end
-	begun      bool          // its last check was passed
-	written    bool
-	writtenAt  time.Duration
-	ended      time.Duration // when its worker saw the end, 0 for never
-	reach      time.Duration // the latest moment it may reach its vendor, as the contracts have it
-	arrived    bool          // its request has arrived, or was lost
-	accepted   bool
-	acceptedAt time.Duration
-	digest     string
-	back       bool // handed back: it must never begin
-	proven     bool // it was not accepted
-	waived     bool // an explicit choice set it aside
-}
-
-// look is a look-up that reached the vendor.
-type look struct {
-	n       int
-	fence   int64
-	vendor  *vendor
-	account string
-	at      time.Duration
-}
-
 func (f *referee) fail(format string, args ...any) {
 	text := format
 	if len(args) > 0 {
@@ -84,22 +43,7 @@ func (f *referee) fault(format string, args ...any) {
 
 func (f *referee) broken() bool { return len(f.violations) > 0 }
 
-// drift is how wrong a worker's clock may be after a time.
-func drift(d time.Duration) time.Duration { return d/4000 + time.Millisecond }
-
 func (f *referee) enqueued(m *message) { f.books[m.n].m = m }
-
-func (b *book) send(fence int64) *send {
-	for i := range b.sends {
-		if b.sends[i].fence == fence {
-			return &b.sends[i]
-		}
-	}
-	return nil
-}
-
-// open tells that nothing proves the send unaccepted, and nobody waived it.
-func (s *send) open() bool { return !s.proven && !s.waived && !s.back }
 
 // claimed opens a line for a send, and checks what a claim must keep.
 func (f *referee) claimed(r *row) {
@@ -316,30 +260,6 @@ func (w *world) vendor(name string) *vendor {
 		}
 	}
 	return w.vendors[0]
-}
-
-// waive sets every open send aside: a choice that may deliver a second time.
-func (b *book) waive() {
-	b.epoch++
-	for i := range b.sends {
-		if s := &b.sends[i]; s.open() {
-			s.waived = true
-		}
-	}
-}
-
-func (b *book) unwaive() {
-	for i := range b.sends {
-		b.sends[i].waived = false
-	}
-}
-
-func (b *book) prove(v *vendor, account string) {
-	for i := range b.sends {
-		if s := &b.sends[i]; v == nil || s.vendor == v && s.account == account {
-			s.proven = true
-		}
-	}
 }
 
 // ledger compares the row's own ledger with the books: what may have been

@@ -102,6 +102,7 @@ create table {schema}.queue (
     open smallint not null default 0,       -- sends that may have been accepted
     waived smallint not null default 0,     -- the same, knowingly set aside
     ended smallint not null default 0,      -- 1 cancelled, 2 superseded: no further send
+    notify smallint not null default 0,     -- the message's
     lane text collate "C" not null,         -- route/priority/provider; an empty provider is any
     provider text,
     account text,

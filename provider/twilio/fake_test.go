@@ -152,7 +152,7 @@ func (v *fakeTwilio) fault(form url.Values) (code int, words string) {
 		return 21617, "The concatenated message body exceeds the 1600 character limit"
 	case err != nil || validity < 1 || validity > 36000:
 		return 21624, "The Validity Period is not valid"
-	case strings.Contains(form.Get("StatusCallback"), "_") && strings.Contains(strings.SplitN(form.Get("StatusCallback"), "/", 4)[2], "_"):
+	case !callable(form.Get("StatusCallback")):
 		return 21609, "The StatusCallback URL is not a valid URL."
 	}
 	if v.opts.test {
@@ -172,6 +172,11 @@ func (v *fakeTwilio) fault(form url.Values) (code int, words string) {
 		return 21211, "The 'To' number " + to + " is not a valid phone number."
 	}
 	return 0, ""
+}
+
+func callable(s string) bool {
+	u, err := url.Parse(s)
+	return s == "" || err == nil && u.IsAbs() && u.Host != "" && !strings.Contains(u.Host, "_") && len(s) <= 4000
 }
 
 func (v *fakeTwilio) store(form url.Values) stored {

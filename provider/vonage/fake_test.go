@@ -63,6 +63,7 @@ type fake struct {
 	Page  int              // records in a report, 1000 where zero
 	NoRef bool             // reports leave the reference out
 	Lose  func(n int) bool // loses the answer of the nth call, from 1
+	Drop  func(n int) bool // loses the nth call itself
 	Early func(m sent)     // is called before the answer
 	mu    sync.Mutex
 	calls int
@@ -102,6 +103,10 @@ func (f *fake) take(m sent, parts int) sent {
 	f.mu.Lock()
 	f.calls++
 	n := f.calls
+	if f.Drop != nil && f.Drop(n) {
+		f.mu.Unlock()
+		panic(http.ErrAbortHandler)
+	}
 	m.At = time.Now()
 	for part := range parts {
 		m.IDs = append(m.IDs, fmt.Sprintf("0A%012d%02X", n, part))

@@ -28,43 +28,56 @@ func main() {
 	debug.SetGCPercent(800) // much garbage, little that lives
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	out := &printer{w: os.Stdout}
 	err := errors.New("no such mutant: " + *name)
 	switch m := sim.MutantNamed(*name); {
 	case *mutants:
-		err = playMutants(ctx, os.Stdout, *histories, *seed)
+		err = playMutants(ctx, out, *histories, *seed)
 	case m != nil || *name == "":
-		err = play(ctx, os.Stdout, m, *histories, *seed, *story)
+		err = play(ctx, out, m, *histories, *seed, *story)
 	}
-	if err != nil {
+	if err = errors.Join(err, out.err); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
+// printer keeps the first error of its writer.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) printf(format string, args ...any) {
+	if _, err := fmt.Fprintf(p.w, format, args...); p.err == nil {
+		p.err = err
+	}
+}
+
 // play plays the histories on every core. It prints the story of the first
 // that breaks a promise.
-func play(ctx context.Context, out io.Writer, m *sim.Mutant, histories int, seed uint64, story bool) error {
+func play(ctx context.Context, out *printer, m *sim.Mutant, histories int, seed uint64, story bool) error {
 	began := time.Now()
 	sum := sim.Crowd{Histories: histories, Seed: seed, Workers: runtime.GOMAXPROCS(0), Mutant: m}
 	if story {
 		sum.Workers = 1
-		sum.Each = func(r sim.Report) { fmt.Fprintln(out, r.Story) }
+		sum.Each = func(r sim.Report) { out.printf("%s\n", r.Story) }
 	}
 	t := sum.Play(ctx)
 	if t.Failed != nil {
-		fmt.Fprintf(out, "%s\n%s\nreplay: go run ./internal/sim/cmd/simulate -seed %d -histories 1 -story\n",
+		out.printf("%s\n%s\nreplay: go run ./internal/sim/cmd/simulate -seed %d -histories 1 -story\n",
 			t.Failed.Story, strings.Join(t.Failed.Violations, "\n"), t.Failed.Seed)
 	}
-	if err := t.Cover.Write(out); err != nil {
+	if err := t.Cover.Write(out.w); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "residue: %d histories, for example seeds %v\n", t.Residue, t.ResidueSeeds)
+	out.printf("residue: %d histories, for example seeds %v\n", t.Residue, t.ResidueSeeds)
 	missing := t.Cover.Missing()
 	if len(missing) > 0 {
-		fmt.Fprintf(out, "never reached: %s\n", strings.Join(missing, ", "))
+		out.printf("never reached: %s\n", strings.Join(missing, ", "))
 	}
-	fmt.Fprintf(out, "took %v\n", time.Since(began).Round(time.Millisecond))
-	fmt.Fprintf(out, "RESULT histories=%d violations=%d residue=%d steps=%d\n", t.Histories, t.Violations, t.Residue, t.Steps)
+	out.printf("took %v\n", time.Since(began).Round(time.Millisecond))
+	out.printf("RESULT histories=%d violations=%d residue=%d steps=%d\n", t.Histories, t.Violations, t.Residue, t.Steps)
 	switch {
 	case t.Violations > 0:
 		return errors.New("a promise was broken")
@@ -76,26 +89,26 @@ func play(ctx context.Context, out io.Writer, m *sim.Mutant, histories int, seed
 
 // playMutants plays each planted bug until it is caught: by its moves, and by
 // its effects alone, for which it gets as many histories again.
-func playMutants(ctx context.Context, out io.Writer, histories int, seed uint64) error {
+func playMutants(ctx context.Context, out *printer, histories int, seed uint64) error {
 	caught, seen := 0, 0
 	mutants := sim.Mutants()
 	for _, m := range mutants {
 		crowd := sim.Crowd{Histories: histories, Seed: seed, Workers: runtime.GOMAXPROCS(0), Mutant: m, First: true}
 		t := crowd.Play(ctx)
 		if t.Failed == nil {
-			fmt.Fprintf(out, "%-40s NOT CAUGHT in %d histories\n", m.Name, t.Histories)
+			out.printf("%-40s NOT CAUGHT in %d histories\n", m.Name, t.Histories)
 			continue
 		}
 		caught++
-		fmt.Fprintf(out, "%-40s seed %-6d %s\n", m.Name, t.Failed.Seed, t.Failed.Violations[0])
+		out.printf("%-40s seed %-6d %s\n", m.Name, t.Failed.Seed, t.Failed.Violations[0])
 		crowd.Effects = true
 		if t = crowd.Play(ctx); t.Failed != nil {
 			seen++
-			fmt.Fprintf(out, "%-40s seed %-6d %s\n", "", t.Failed.Seed, t.Failed.Violations[0])
+			out.printf("%-40s seed %-6d %s\n", "", t.Failed.Seed, t.Failed.Violations[0])
 		}
 	}
-	fmt.Fprintf(out, "%d of them by their effects alone: what vendors got, what was lost, what rows said in the end\n", seen)
-	fmt.Fprintf(out, "RESULT mutants=%d caught=%d\n", len(mutants), caught)
+	out.printf("%d of them by their effects alone: what vendors got, what was lost, what rows said in the end\n", seen)
+	out.printf("RESULT mutants=%d caught=%d\n", len(mutants), caught)
 	if caught < len(mutants) {
 		return errors.New("a planted bug was not caught")
 	}
