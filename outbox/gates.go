@@ -22,11 +22,10 @@ func (s *store) Gates(ctx context.Context) ([]engine.Gate, error) {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (g engine.Gate, err error) {
-		var country, reason, open, held int64
+		var open, held int64
 		var until *time.Time
-		err = row.Scan(&g.Provider, &country, &reason, &g.Closed, &g.Probe, &until, &g.Since, &open, &held, &g.By, &g.Why)
-		g.Country, g.Reason, g.Until, g.Open = int(country), engine.GateReason(reason), timeOf(until), micros(open)
-		g.Held = micros(held)
+		err = row.Scan(&g.Provider, &g.Country, &g.Reason, &g.Closed, &g.Probe, &until, &g.Since, &open, &held, &g.By, &g.Why)
+		g.Until, g.Open, g.Held = timeOf(until), micros(open), micros(held)
 		return g, err
 	})
 }
@@ -37,7 +36,7 @@ func (s *store) CloseGate(ctx context.Context, h engine.Hold) error {
 		duration = h.For.Microseconds()
 	}
 	wait := int64(0)
-	if h.Reason != engine.GateFloor { // a provider's own wait says when it may be called
+	if h.Sticky {
 		wait = hysteresis.Microseconds()
 	}
 	_, err := s.pool.Exec(ctx, s.sql.closeGate, h.Provider, int64(h.Country), int64(h.Reason), duration, h.Probe.Microseconds(), wait,

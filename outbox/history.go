@@ -73,32 +73,31 @@ func (b *Box) History(ctx context.Context, key dispatch.Key) (History, error) {
 }
 
 func (b *Box) readHistory(ctx context.Context, tx pgx.Tx, h *History) error {
-	var channel, budget, reason, spent int64
-	var state *int64
+	var state *dispatch.State
 	var deadline, due *time.Time
-	if err := tx.QueryRow(ctx, b.sql.statusOf, h.Key.String()).Scan(&h.Route, &channel, &budget, &h.Created, &deadline, &state, &reason,
-		&spent, &due, &h.Template.Name, &h.Template.Revision); err != nil {
+	if err := tx.QueryRow(ctx, b.sql.statusOf, h.Key.String()).Scan(&h.Route, &h.Channel, &h.Budget, &h.Created, &deadline, &state, &h.Reason,
+		&h.Spent, &due, &h.Template.Name, &h.Template.Revision); err != nil {
 		return err
 	}
-	h.Channel, h.Reason, h.Spent, h.Budget = dispatch.Channel(channel), dispatch.Reason(reason), int(spent), int(budget)
 	h.Deadline, h.Next = timeOf(deadline), timeOf(due)
 	if state != nil {
-		h.State = dispatch.State(*state)
+		h.State = *state
 	}
 	rows, err := tx.Query(ctx, b.sql.historyOf, h.Key.String())
 	if err != nil {
 		return err
 	}
 	var e Event
-	var kind, rule, st, why, outcome, scope, stage, status, wait, floor, took int64
+	var kind engine.Kind
+	var stage dispatch.Stage
+	var outcome, wait, floor, took int64
 	_, err = pgx.ForEachRow(rows, []any{
-		&e.At, &e.Fence, &kind, &rule, &st, &why, &outcome, &scope, &stage, &status, &e.Code, &e.Detail,
+		&e.At, &e.Fence, &kind, &e.Rule, &e.State, &e.Reason, &outcome, &e.Scope, &stage, &e.Status, &e.Code, &e.Detail,
 		&e.Words, &e.Provider, &e.ProviderID, &wait, &floor, &took, &e.By, &e.Why,
 	}, func() error {
-		e.Kind, e.Rule, e.State, e.Reason = kindName(engine.Kind(kind)), int(rule), dispatch.State(st), dispatch.Reason(why)
-		e.Outcome, e.Scope, e.Status = dispatch.Outcome(max(0, outcome)), dispatch.Scope(scope), int(status)
+		e.Kind, e.Outcome = kindName(kind), outcomeOf(outcome)
 		e.Wait, e.Floor, e.Took = micros(wait), micros(floor), time.Duration(took)*time.Millisecond
-		if engine.Kind(kind).Evidence() {
+		if kind.Evidence() {
 			h.Attempts++
 		}
 		if e.ProviderID != "" {
@@ -108,6 +107,17 @@ func (b *Box) readHistory(ctx context.Context, tx pgx.Tx, h *History) error {
 		return nil
 	})
 	return err
+}
+
+// outcomeOf reads an outcome, -1 where the event has none.
+func outcomeOf(n int64) dispatch.Outcome {
+	switch n {
+	case int64(dispatch.OK):
+		return dispatch.OK
+	case int64(dispatch.Rejected):
+		return dispatch.Rejected
+	}
+	return dispatch.Unknown
 }
 
 func kindName(k engine.Kind) string {

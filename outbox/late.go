@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -52,17 +53,16 @@ func (s *store) edit(ctx context.Context, tx pgx.Tx, key dispatch.Key, fence int
 func (s *store) view(ctx context.Context, tx pgx.Tx, key dispatch.Key, fence int64) (v engine.View, err error) {
 	id := key.String()
 	v.Key = key
-	var priority, budget, action, after int64
-	var pinned string
-	err = tx.QueryRow(ctx, s.sql.lockMessage, id).Scan(&v.Lane.Route, &priority, &pinned, &budget, &action, &after, &v.Scrubbed)
+	var after int64
+	err = tx.QueryRow(ctx, s.sql.lockMessage, id).Scan(&v.Lane.Route, &v.Lane.Priority, &v.Lane.Provider, &v.Budget, &v.OnUnknown.Action,
+		&after, &v.Scrubbed)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return v, engine.ErrNotFound
 	}
 	if err != nil {
 		return v, err
 	}
-	v.Lane.Priority, v.Lane.Provider, v.Pinned = dispatch.Priority(priority), pinned, pinned != ""
-	v.Budget, v.OnUnknown = int(budget), onUnknown(action, after)
+	v.Pinned, v.OnUnknown.After = v.Lane.Provider != "", micros(after)
 	found, err := s.lockRow(ctx, tx, s.sql.lockQueue, &v)
 	if err == nil && !found {
 		found, err = s.lockRow(ctx, tx, s.sql.lockParked, &v)
@@ -75,44 +75,44 @@ func (s *store) view(ctx context.Context, tx pgx.Tx, key dispatch.Key, fence int
 
 // lockRow locks and reads the row in queue or in parked.
 func (s *store) lockRow(ctx context.Context, tx pgx.Tx, text string, v *engine.View) (bool, error) {
-	var state, reason, spent, lookups, ended, encoding int64
 	var lane string
 	var ledger *string
 	var due, claimed, lease, deadline, resolve *time.Time
-	err := tx.QueryRow(ctx, text, v.Key.String()).Scan(&state, &reason, &v.Fence, &spent, &lookups, &ended, &encoding, &v.Provider,
-		&v.Account, &lane, &ledger, &due, &claimed, &lease, &deadline, &resolve)
+	err := tx.QueryRow(ctx, text, v.Key.String()).Scan(&v.State, &v.Reason, &v.Fence, &v.Spent, &v.Lookups, &v.Ended, &v.Encoding,
+		&v.Provider, &v.Account, &lane, &ledger, &due, &claimed, &lease, &deadline, &resolve)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	v.State, v.Reason, v.Spent, v.Lookups = dispatch.State(state), dispatch.Reason(reason), int(spent), int(lookups)
-	v.Ended, v.Encoding = decide.Ended(ended), int16(encoding)
 	v.Due, v.Claimed, v.Lease, v.Deadline, v.ResolveUntil = timeOf(due), timeOf(claimed), timeOf(lease), timeOf(deadline), timeOf(resolve)
 	if l, ok := decide.ParseLane(lane); ok {
 		v.Lane = l
 	}
-	return true, ledgerOf(ledger, &v.Ledger)
+	if !readLedger(ledger, &v.Ledger) {
+		return false, fmt.Errorf("message %s: its ledger was written by a newer release", v.Key)
+	}
+	return true, nil
 }
 
 // known reads what the history says: how it ended, the first acceptance, and
 // the evidence of the fence in question; and the clock, with all locks held.
 func (s *store) known(ctx context.Context, tx pgx.Tx, v *engine.View, fence int64, live bool) error {
-	var final, last, kind, outcome int64
+	var final dispatch.State
+	var last int64
 	var first engine.Truth
 	var accepted bool
 	err := tx.QueryRow(ctx, s.sql.known, v.Key.String(), fence).Scan(&final, &last, &accepted, &first.Provider, &first.Account, &first.ID,
-		&kind, &outcome, &v.Seen.ProviderID, &v.Now)
+		&v.Seen.Kind, &v.Seen.Verdict.Outcome, &v.Seen.ProviderID, &v.Now)
 	if err != nil {
 		return err
 	}
 	if accepted {
 		v.First = &first
 	}
-	v.Seen.Kind, v.Seen.Verdict.Outcome = engine.Kind(kind), dispatch.Outcome(outcome)
 	if !live {
-		v.State, v.Fence = dispatch.State(final), last
+		v.State, v.Fence = final, last
 	}
 	return nil
 }

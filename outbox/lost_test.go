@@ -61,7 +61,7 @@ func TestSettleAnswerLost(t *testing.T) {
 	i := sms("hello")
 	enqueue(t, box, i)
 	<-happened
-	h := reaches(t, box, i.Key, dispatch.Sent)
+	reaches(t, box, i.Key, dispatch.Sent)
 	second := sms("the settler goes on")
 	enqueue(t, box, second)
 	reaches(t, box, second.Key, dispatch.Sent)

@@ -68,8 +68,8 @@ func (r *run) tellSome(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	for _, n := range notices {
-		if ctx.Err() != nil {
-			return len(notices), nil // the rest is told when its lease ends
+		if ctx.Err() != nil { // the rest is told when its lease ends
+			break
 		}
 		text := s.sql.dropNotice
 		if err := r.tellOne(ctx, n); err != nil {
@@ -96,12 +96,10 @@ func (r *run) tellOne(ctx context.Context, n Notice) (err error) {
 }
 
 func scanNotice(row pgx.CollectableRow) (n Notice, err error) {
-	var event, reason, tries, channel int64
 	var metadata string
-	if err := row.Scan(&n.Number, (*[16]byte)(&n.Key), &event, &reason, &n.Detail, &n.At, &tries, &n.Route, &channel, &metadata); err != nil {
+	if err := row.Scan(&n.Number, (*[16]byte)(&n.Key), &n.Event, &n.Reason, &n.Detail, &n.At, &n.Tries, &n.Route, &n.Channel, &metadata); err != nil {
 		return n, err
 	}
-	n.Event, n.Reason, n.Tries, n.Channel = dispatch.Notify(event), dispatch.Reason(reason), int(tries), dispatch.Channel(channel)
 	if metadata != "" {
 		err = json.Unmarshal([]byte(metadata), &n.Metadata)
 	}

@@ -59,7 +59,7 @@ func (b *Box) Receive(ctx context.Context, receipts []dispatch.Receipt) error {
 		return fmt.Errorf("outbox: store receipts: %w", missing(err))
 	}
 	// They are safe now. What can't be applied here, a worker applies.
-	_, _ = b.store.applyReceipts(ctx)
+	_ = b.store.applyReceipts(ctx)
 	return nil
 }
 
@@ -91,50 +91,41 @@ type dueReceipt struct {
 // applyReceipts applies up to 200 receipts that are due, each in a transaction
 // of its own. Several workers may do so at once: a receipt is taken under its
 // row's lock.
-func (s *store) applyReceipts(ctx context.Context) (applied int, err error) {
+func (s *store) applyReceipts(ctx context.Context) error {
 	rows, err := s.pool.Query(ctx, s.sql.dueReceipts)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	due, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r dueReceipt, err error) {
-		var kind int64
 		var at *time.Time
-		err = row.Scan(&r.provider, &r.account, &r.event, &r.id, &kind, &r.code, &r.permanent, &at, &r.tries, &r.message)
-		r.kind = dispatch.ReceiptKind(kind)
+		err = row.Scan(&r.provider, &r.account, &r.event, &r.id, &r.kind, &r.code, &r.permanent, &at, &r.tries, &r.message)
 		return r, err
 	})
 	if err != nil {
-		return 0, err
+		return err
 	}
 	for _, r := range due {
-		ok, e := s.applyReceipt(ctx, r)
-		if ok {
-			applied++
-		}
-		err = errors.Join(err, e)
+		err = errors.Join(err, s.applyReceipt(ctx, r))
 	}
-	return applied, err
+	return err
 }
 
-func (s *store) applyReceipt(ctx context.Context, r dueReceipt) (bool, error) {
+func (s *store) applyReceipt(ctx context.Context, r dueReceipt) error {
 	if r.message == "" {
 		_, err := s.pool.Exec(ctx, s.sql.putOffReceipt, r.provider, r.account, r.event, matchFor.Microseconds())
-		return false, err
+		return err
 	}
 	key, err := dispatch.ParseKey(r.message)
 	if err != nil {
-		return false, err
+		return err
 	}
-	applied := false
-	err = pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, s.sql.takeReceipt, r.provider, r.account, r.event)
 		if err != nil || tag.RowsAffected() == 0 {
 			return err // another worker took it
 		}
-		applied = true
 		return s.edit(ctx, tx, key, 0, func(v engine.View) (engine.Edit, error) { return receiptEdit(v, r), nil })
 	})
-	return applied && err == nil, err
 }
 
 // receiptEdit is what a receipt does: late truth, and an event in the history.

@@ -254,12 +254,12 @@ func TestRetryOfHeldUsesTheKey(t *testing.T) {
 	// means that are left: none, so that it is held again, visibly.
 	_, err := box.Retry(t.Context(), i.Key, ada)
 	require.NoError(t, err)
-	h := reaches(t, box, i.Key, dispatch.Held)
+	reaches(t, box, i.Key, dispatch.Held)
 	require.Len(t, p.Sends(), 1)
 	// A person who accepts a second message says so; here the provider dedupes.
 	_, err = box.SendAnyway(t.Context(), i.Key, ada)
 	require.NoError(t, err)
-	h = reaches(t, box, i.Key, dispatch.Sent)
+	h := reaches(t, box, i.Key, dispatch.Sent)
 	require.Equal(t, 2, h.Attempts)
 	require.Equal(t, 1, p.Deliveries(i.Key))
 	require.Zero(t, count(t, pool, schema, "parked"))

@@ -86,14 +86,15 @@ func (s *store) applyRest(ctx context.Context, changes []engine.Change, which []
 		return err
 	}
 	var at int64
-	var state, reason *int64
+	var state *dispatch.State
+	var reason *dispatch.Reason
 	var found, applied bool
 	var now time.Time
 	_, err = pgx.ForEachRow(rows, []any{&at, &found, &applied, &state, &reason, &now}, func() error {
 		r := engine.Result{Status: engine.Fenced, Now: now}
 		switch {
 		case applied:
-			r.Status, r.State, r.Reason = engine.Applied, dispatch.State(*state), dispatch.Reason(*reason)
+			r.Status, r.State, r.Reason = engine.Applied, *state, *reason
 		case found:
 			r.Status = engine.Again
 		}

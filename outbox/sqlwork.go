@@ -175,7 +175,7 @@ const pageSQL = `with d as materialized (
     order by q.due, q.id limit {page}
 ), s as (
     select count(*) as n, (array_agg(d.due order by d.due desc, d.id desc))[1] as due,
-        (array_agg(d.id::text order by d.due desc, d.id desc))[1] as id
+        (array_agg(d.id order by d.due desc, d.id desc))[1] as id
     from d
 ), x as (
     select d.* from d where case d.state

@@ -64,23 +64,22 @@ func (s *store) Claim(ctx context.Context, c engine.Claim) ([]engine.Task, error
 	defer rows.Close()
 	tasks := make([]engine.Task, 0, c.Limit)
 	for rows.Next() {
-		tasks = append(tasks, engine.Task{Row: decide.Row{
+		t := engine.Task{Row: decide.Row{
 			Lane: c.Lane, State: dispatch.Sending, Provider: c.Provider, Account: c.Account, Encoding: c.Encoding,
-		}})
-		t := &tasks[len(tasks)-1]
+		}}
 		var deadline, resolve *time.Time
 		var ledger, senders, metadata *string
-		var action, after int64
+		var after int64
 		if err := rows.Scan((*[16]byte)(&t.Key), &t.Due, &t.Claimed, &t.Lease, &deadline, &resolve, &t.Fence, &t.Spent, &t.Budget,
-			&t.Lookups, &ledger, &action, &after, &t.Pinned, &senders, &t.From, &t.Form, &metadata, &t.Trace, &t.Created, &t.Country); err != nil {
+			&t.Lookups, &ledger, &t.OnUnknown.Action, &after, &t.Pinned, &senders, &t.From, &t.Form, &metadata, &t.Trace, &t.Created,
+			&t.Country); err != nil {
 			return nil, err
 		}
-		t.Now = t.Claimed
+		t.Now, t.OnUnknown.After = t.Claimed, micros(after)
 		t.Deadline, t.ResolveUntil = timeOf(deadline), timeOf(resolve)
-		t.OnUnknown = onUnknown(action, after)
 		t.Senders, t.Metadata = bytesOf(senders), bytesOf(metadata)
-		if err := ledgerOf(ledger, &t.Ledger); err != nil {
-			return nil, err
+		if readLedger(ledger, &t.Ledger) {
+			tasks = append(tasks, t)
 		}
 	}
 	return tasks, rows.Err()
@@ -101,39 +100,31 @@ func (s *store) Page(ctx context.Context, lane string, after engine.Cursor, _ in
 	var tasks []engine.Task
 	var n int64
 	for rows.Next() {
-		var last *time.Time
-		var lastID *string
-		var id *[16]byte
-		var due, claimed, lease, deadline, resolve, created *time.Time
-		var fence, spent, budget, lookups, ended, state, encoding, action, micro *int64
-		var provider, account string
+		var last, due, claimed, lease, deadline, resolve, created *time.Time
+		var lastID, id *[16]byte
+		var fence, micro *int64
+		var spent, budget, lookups *int
+		var ended *decide.Ended
+		var state *dispatch.State
+		var action *dispatch.UnknownAction
 		var ledger, senders *string
 		var pinned *bool
-		t := engine.Task{}
-		if err := rows.Scan(&n, &last, &lastID, &id, &due, &claimed, &lease, &deadline, &resolve, &fence, &spent, &budget,
-			&lookups, &ended, &state, &provider, &account, &encoding, &ledger, &action, &micro, &pinned, &senders, &created, &t.Now); err != nil {
+		t := engine.Task{Row: decide.Row{Lane: parsed}}
+		if err := rows.Scan(&n, &last, &lastID, &id, &due, &claimed, &lease, &deadline, &resolve, &fence, &spent, &budget, &lookups, &ended,
+			&state, &t.Provider, &t.Account, &t.Encoding, &ledger, &action, &micro, &pinned, &senders, &created, &t.Now); err != nil {
 			return nil, after, false, err
 		}
 		if last != nil {
-			key, err := dispatch.ParseKey(*lastID)
-			if err != nil {
-				return nil, after, false, err
-			}
-			after = engine.Cursor{Due: *last, Key: key}
+			after = engine.Cursor{Due: *last, Key: *lastID}
 		}
-		if id == nil || action == nil {
-			continue
+		if id == nil || action == nil || !readLedger(ledger, &t.Ledger) {
+			continue // nothing to do on this page, or a row without its message
 		}
-		t.Row = decide.Row{
-			Key: *id, Lane: parsed, Pinned: *pinned, State: dispatch.State(*state), Fence: *fence, Spent: int(*spent),
-			Budget: int(*budget), Lookups: int(*lookups), Ended: decide.Ended(*ended), Now: t.Now, Due: *due,
-			Claimed: timeOf(claimed), Lease: timeOf(lease), Deadline: timeOf(deadline), ResolveUntil: timeOf(resolve),
-			Provider: provider, Account: account, Encoding: int16(*encoding), OnUnknown: onUnknown(*action, *micro),
-		}
+		t.Key, t.Pinned, t.State, t.Fence, t.Ended = *id, *pinned, *state, *fence, *ended
+		t.Spent, t.Budget, t.Lookups = *spent, *budget, *lookups
+		t.OnUnknown = dispatch.OnUnknown{Action: *action, After: micros(*micro)}
+		t.Due, t.Claimed, t.Lease, t.Deadline, t.ResolveUntil = *due, timeOf(claimed), timeOf(lease), timeOf(deadline), timeOf(resolve)
 		t.Senders, t.Created = bytesOf(senders), timeOf(created)
-		if err := ledgerOf(ledger, &t.Ledger); err != nil {
-			return nil, after, false, err
-		}
 		tasks = append(tasks, t)
 	}
 	return tasks, after, n >= pageRows, rows.Err()
@@ -152,18 +143,11 @@ func (s *store) Load(ctx context.Context, t engine.Task) (engine.Task, error) {
 	return t, err
 }
 
-func ledgerOf(text *string, l *decide.Ledger) error {
-	if text == nil {
-		return nil
-	}
-	if err := json.Unmarshal([]byte(*text), l); err != nil {
-		return fmt.Errorf("ledger of a row can't be read: %w", err)
-	}
-	return nil
-}
-
-func onUnknown(action, after int64) dispatch.OnUnknown {
-	return dispatch.OnUnknown{Action: dispatch.UnknownAction(action), After: micros(after)}
+// readLedger reads a ledger. One that this release can't read, as a newer one
+// may write it, makes its row one to leave alone: whatever was written over it
+// would lose what it knows.
+func readLedger(text *string, l *decide.Ledger) bool {
+	return text == nil || json.Unmarshal([]byte(*text), l) == nil
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -27,8 +27,7 @@ func (r *run) tend(ctx context.Context) {
 		began := stopwatch()
 		query, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		asks, moved, err := r.engine.Sweep(query, lookupsAtOnce)
-		_, failed := r.box.store.applyReceipts(query)
-		err = errors.Join(err, failed)
+		err = errors.Join(err, r.box.store.applyReceipts(query))
 		done()
 		for _, c := range moved {
 			r.tellSwept(ctx, c)

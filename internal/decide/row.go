@@ -213,13 +213,6 @@ type Row struct {
 	OnUnknown dispatch.OnUnknown
 }
 
-// Blocked reports whether the provider that the row was claimed for refused its
-// sender, or asked for a wait that is not over: a lane that is passed over for
-// a held provider may hold such rows.
-func (r Row) Blocked() bool {
-	return r.Ledger.Count(Open) == 0 && (r.Ledger.barred(r.Provider) || r.Ledger.until(r.Provider).After(r.Now))
-}
-
 // End is what becomes of a message with nothing open that can't be claimed:
 // end() of the table. SQL computes the same in its statements, from what the
 // row holds at that moment.

@@ -96,6 +96,15 @@ func (s Setup) proves(r Row, leg Leg, e dispatch.Evidence, now time.Time) bool {
 		!leg.First.IsZero() && now.Before(leg.First.Add(c.Dedupe.Window-s.margin(c)))
 }
 
+// Blocked reports whether the provider that the row was claimed for refused its
+// sender, or asked for a wait that is not over: a lane that is passed over for
+// a held provider may hold such rows. Where every provider refused the sender,
+// it is sent once more: only a refusal ends it.
+func (s Setup) Blocked(r Row) bool {
+	return r.Ledger.Count(Open) == 0 && (r.Ledger.until(r.Provider).After(r.Now) ||
+		r.Ledger.barred(r.Provider) && !r.Pinned && s.siblings(r.Ledger))
+}
+
 func (s Setup) siblings(l Ledger) bool {
 	for _, c := range s.Candidates {
 		if !l.barred(c) {

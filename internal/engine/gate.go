@@ -63,8 +63,11 @@ type Hold struct {
 	Reason   GateReason
 	// For is how long, negative until a probe passes.
 	For time.Duration
-	// Probe is the time to the first probe.
+	// Probe is the time to the first probe. Sticky keeps a gate closed that
+	// opened a moment ago: there is another provider to go to, and going back
+	// and forth would be worse.
 	Probe   time.Duration
+	Sticky  bool
 	By, Why string
 }
 
@@ -84,8 +87,10 @@ type Gates interface {
 // How gates close and open.
 const (
 	// circuitRun is the run of calls without an acceptance that closes the
-	// circuit. It is shorter than any budget worth having.
-	circuitRun = 5
+	// circuit, and circuitSame the same for calls for one message, shorter than
+	// any budget worth having: on a quiet day one message is all there is. A
+	// provider that loses three calls in ten makes a run of ten once in 170,000.
+	circuitRun, circuitSame = 10, 3
 	// accountRun is the run of refused accounts, of as many messages.
 	accountRun                     = 3
 	circuitProbe, circuitProbeMost = time.Second, 30 * time.Second
@@ -116,6 +121,7 @@ type gateKey struct {
 // streak is a run of calls to one provider without an acceptance.
 type streak struct {
 	fails    int
+	same     map[dispatch.Key]int
 	accounts map[dispatch.Key]bool
 	senders  map[string]bool
 	passed   bool // something was accepted since the gate last closed
@@ -201,7 +207,7 @@ func (g *gates) observe(t Task, ev dispatch.Evidence, v dispatch.Verdict) (h *Ho
 	}
 	run := g.runs[t.Provider]
 	if run == nil {
-		run = &streak{accounts: map[dispatch.Key]bool{}, senders: map[string]bool{}}
+		run = &streak{same: map[dispatch.Key]int{}, accounts: map[dispatch.Key]bool{}, senders: map[string]bool{}}
 		g.runs[t.Provider] = run
 	}
 	hold := Hold{Provider: t.Provider, For: -1, Why: v.Reason}
@@ -227,7 +233,8 @@ func (g *gates) observe(t Task, ev dispatch.Evidence, v dispatch.Verdict) (h *Ho
 		if ev.Cause == dispatch.CauseChanged || ev.Cause == dispatch.CausePool {
 			return nil, run.passed // ours, not the provider's
 		}
-		if run.fails++; run.fails < circuitRun {
+		run.fails++
+		if run.same[t.Key]++; run.fails < circuitRun && run.same[t.Key] < circuitSame {
 			return nil, run.passed
 		}
 		hold.Reason, hold.Probe = GateCircuit, circuitProbe
@@ -239,6 +246,7 @@ func (g *gates) observe(t Task, ev dispatch.Evidence, v dispatch.Verdict) (h *Ho
 
 func (s *streak) reset() {
 	s.fails = 0
+	clear(s.same)
 	clear(s.accounts)
 	clear(s.senders)
 }
@@ -252,6 +260,9 @@ func (e *Engine) settleGates(ctx context.Context, changes []Change) error {
 	}
 	done := map[Hold]bool{}
 	for _, c := range changes {
+		if c.Hold != nil {
+			c.Hold.Sticky = c.Hold.Reason != GateFloor && e.hasSibling(c.Hold.Provider)
+		}
 		if c.Pass {
 			if err := e.cfg.Gates.PassGate(ctx, c.Record.Provider, 0, 1, circuitProbe); err != nil {
 				return err
@@ -275,6 +286,22 @@ func (e *Engine) settleGates(ctx context.Context, changes []Change) error {
 		e.gates.mu.Unlock()
 	}
 	return nil
+}
+
+// hasSibling reports whether a route has the provider and another one.
+func (e *Engine) hasSibling(provider string) bool {
+	for _, r := range e.routes {
+		n := 0
+		for _, p := range r.Providers {
+			if _, ok := e.providers[p]; ok {
+				n++
+			}
+		}
+		if n > 1 && slices.Contains(r.Providers, provider) {
+			return true
+		}
+	}
+	return false
 }
 
 // target is the provider that a lane's next claim is for. A lane goes to its

@@ -26,7 +26,7 @@ func (e *Engine) Begin(t Task, elapsed time.Duration) (a Attempt, back Change, o
 	now := t.Now.Add(elapsed)
 	s := e.setup(t)
 	b, known := e.providers[t.Provider]
-	if !known || !slices.Contains(s.Candidates, t.Provider) || t.Blocked() {
+	if !known || !slices.Contains(s.Candidates, t.Provider) || s.Blocked(t.Row) {
 		return Attempt{}, handBack(t, s.Unusable(t.Row, now)), false
 	}
 	if m, held := e.held(t, s, now); held {

@@ -153,7 +153,7 @@ type Result struct {
 	Double bool
 }
 
-// ErrNotFound: there is no message with this key.
+// ErrNotFound says that there is no message with this key.
 var ErrNotFound = errors.New("no message with this key")
 
 // View is what a locked move sees. Row.State is one of all seven.

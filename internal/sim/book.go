@@ -9,6 +9,7 @@ type book struct {
 	spent int
 	epoch int // waivers so far: each allows one acceptance more
 	floor [2]time.Duration
+	shun  string        // the provider that a failover left: it must not get the message again
 	doubt time.Duration // when the row may be given up as unknown
 }
 
@@ -69,6 +70,7 @@ func (b *book) waive() {
 }
 
 func (b *book) unwaive() {
+	b.shun = ""
 	for i := range b.sends {
 		b.sends[i].waived = false
 	}

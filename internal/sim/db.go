@@ -16,6 +16,7 @@ type database struct {
 	w       *world
 	rows    []row
 	history []entry
+	gates   []gate
 	sub     int64 // event_number
 	// Planted bugs of the database itself.
 	noFence, spentFence, sameFence, blindSettle, sendEnded, sendExpired, noLease bool

@@ -49,11 +49,11 @@ func (d *database) applyRest(c *engine.Change) engine.Result {
 	}
 	before := *r
 	m := &c.Move
-	ended := r.Ended
+	r.Ended = max(r.Ended, m.End)
 	if d.blindSettle {
-		ended = decide.NotEnded
-		r.Ended = ended
+		r.Ended = decide.NotEnded
 	}
+	ended := r.Ended
 	waived := m.Ledger.Count(decide.Waived)
 	state, reason := m.To, m.Reason
 	switch {

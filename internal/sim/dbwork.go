@@ -63,6 +63,9 @@ func (d *database) peek(lanes []string) (ready []string, next time.Duration) {
 func (d *database) take(c engine.Claim) []engine.Task {
 	now := d.w.clock()
 	var tasks []engine.Task
+	if d.held(c.Provider) && !c.Probe {
+		return nil
+	}
 	d.inOrder(c.Lane, func(r *row) bool {
 		if len(tasks) == c.Limit {
 			return false

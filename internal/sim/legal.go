@@ -42,6 +42,7 @@ var legal = [41]struct{ from, to states }{
 	11: {sending, dead | cancelled},
 	12: {sending, ends | unknown},
 	13: {sending, pending | unknown},
+	14: {sending, dead | unknown},
 	15: {sending, held},
 	16: {sending, unknown},
 	17: {sending, sending},
@@ -139,7 +140,8 @@ func (f *referee) guards(rule decide.Rule, before, after *row) {
 		need(!expired, "its deadline is over")
 		need(before.Spent < before.Budget, "its budget is spent")
 		need(after.Fence == before.Fence+1, "the fence must go up by one")
-		need(before.Lane.Provider == "" || before.Lane.Provider == after.Provider, "the lane is another provider's")
+		need(before.Lane.Provider == "" || before.Lane.Provider == after.Provider || w.gates && rule == decide.RuleClaim,
+			"the lane is another provider's")
 		if rule == decide.RuleResend {
 			need(open == 1, "not exactly one is open")
 			need(before.Provider == after.Provider && before.Account == after.Account && before.Encoding == after.Encoding,
@@ -167,6 +169,10 @@ func (f *referee) guards(rule decide.Rule, before, after *row) {
 		need(openNow == open && waivedNow == waived, "the ledger changed")
 		need((after.State == dispatch.InDoubt) == (open > 0), "open rows go to unknown, others don't")
 		need(after.Fence == before.Fence, "the fence changed")
+	case decide.RuleDropped:
+		b.spent--
+		need(openNow == open && (after.State == dispatch.InDoubt) == (open > 0), "what is open is reconciled first")
+		need(open == 0 || after.Ended != decide.NotEnded, "it may be sent again")
 	case decide.RuleChanged:
 		b.spent--
 		need(openNow > 0, "nothing is open")
@@ -197,7 +203,7 @@ func (f *referee) guards(rule decide.Rule, before, after *row) {
 		need(!ended && open > 0 && after.Fence > before.Fence, "retry of an open row")
 	case decide.RuleSendAnyway:
 		b.waive()
-		b.spent = 0
+		b.spent, b.shun = 0, ""
 		need(!ended && openNow == 0 && waivedNow == open+waived && after.Fence > before.Fence && !expired, "O must become V")
 	case decide.RuleCancelHeld:
 		need(after.Ended != decide.NotEnded && after.Reason == dispatch.ReasonSuperseded, "it may have been accepted")
@@ -206,7 +212,7 @@ func (f *referee) guards(rule decide.Rule, before, after *row) {
 		need(!ended && open+waived == 0 && !expired && after.Fence >= before.Fence, "requeue")
 	case decide.RuleCancelDead:
 		need((after.State == dispatch.Cancelled) == (open+waived == 0), "what may have been accepted isn't cancelled")
-	case decide.RuleEnqueue, decide.RuleOK, decide.RuleDropped, decide.RuleTruthSending, decide.RuleFound, decide.RuleLookupLost,
+	case decide.RuleEnqueue, decide.RuleOK, decide.RuleTruthSending, decide.RuleFound, decide.RuleLookupLost,
 		decide.RuleResolveAccepted, decide.RuleTruth, decide.RuleDouble, decide.RuleStale:
 	}
 	if l := legal[rule].to; l&ends == ends && after.State != dispatch.InDoubt {
@@ -240,7 +246,11 @@ func (f *referee) lapsed(rule decide.Rule, before, after *row, need func(bool, s
 	need(ended == (rule == decide.RuleLapsedEnded), "ended rows end as superseded, others don't")
 	need(ended || (action == dispatch.UnknownDead) == (rule == decide.RuleLapsedDead), "the policy says otherwise")
 	if rule == decide.RuleLapsedAgain {
-		f.books[after.m.n].waive()
+		b := &f.books[after.m.n]
+		b.waive()
+		if action == dispatch.UnknownFailover {
+			b.shun = before.Provider
+		}
 		need(action == dispatch.UnknownResend || action == dispatch.UnknownFailover, "nobody chose it")
 		need(after.Ledger.Count(decide.Open) == 0, "O must become V")
 		need(action != dispatch.UnknownFailover || after.State != dispatch.Pending || after.Lane.Provider != before.Provider, "it goes to the same provider")

@@ -29,9 +29,10 @@ const (
 	callEdit
 	callPage
 	callLoad
+	callGates
 )
 
-var callNames = [...]string{"lanes", "peek", "claim", "unclaim", "apply sent", "apply", "edit", "page", "load"}
+var callNames = [...]string{"lanes", "peek", "claim", "unclaim", "apply sent", "apply", "edit", "page", "load", "gates"}
 
 // fate is what becomes of one call.
 type fate int8

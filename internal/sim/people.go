@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"time"
 
 	"github.com/seed-8098fbb7/dispatch"
@@ -136,4 +137,28 @@ var routes = [...][]dispatch.Route{
 	{{Name: routeName, Providers: []string{"alpha", "beta"}}},
 }
 
-func (w *world) routes() []dispatch.Route { return routes[len(w.vendors)-1] }
+func (w *world) routes() []dispatch.Route {
+	list := routes[len(w.vendors)-1]
+	if w.plan.hook == 0 {
+		return list
+	}
+	r := list[0]
+	r.Before = w.before
+	return []dispatch.Route{r}
+}
+
+// before is the application's hook: suppression lists and quiet hours.
+func (w *world) before(context.Context, dispatch.Envelope) (dispatch.Advice, error) {
+	if w.n(4) == 0 && !w.running.sleep(pick(w, time.Millisecond, 500*time.Millisecond)) {
+		return dispatch.Advice{}, errDead
+	}
+	switch {
+	case !w.chance(w.plan.hook):
+		return dispatch.Advice{}, nil
+	case w.n(3) == 0:
+		return dispatch.Advice{Drop: "unsubscribed"}, nil
+	case w.n(2) == 0:
+		return dispatch.Advice{NotBefore: w.clock().Add(pick(w, time.Second, time.Minute, time.Hour))}, nil
+	}
+	return dispatch.Advice{}, errLost
+}

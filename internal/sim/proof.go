@@ -13,7 +13,7 @@ func (w *world) settled(c *engine.Change, before, after *row) {
 	if c.Record.Kind == engine.KindAttempt {
 		f.attempt(b, c, before)
 	}
-	if c.Move.Rule == decide.RuleUnstarted {
+	if c.Move.Rule == decide.RuleUnstarted || c.Move.Rule == decide.RuleDropped {
 		f.handedBack(after.m.n, before.Fence)
 	}
 	if c.Move.Rule == decide.RuleAbsent {
@@ -45,7 +45,11 @@ func (f *referee) attempt(b *book, c *engine.Change, before *row) {
 	}
 	s.proven = true
 	b.unwaive()
-	if v.Scope == dispatch.Account && c.Move.Rule != decide.RuleChanged {
+	// An account's refusals spend nothing, unless they are this message's alone
+	// (while gates watch the account), nor does a probe that asks whether its
+	// gate may open.
+	spares := v.Scope == dispatch.Account || f.w.gates && v.Scope == dispatch.Moment
+	if spared := c.Move.Spent == before.Spent-1; spares && (spared || !f.w.gates) && c.Move.Rule != decide.RuleChanged {
 		b.spent--
 	}
 	contract := s.vendor.contract

@@ -116,6 +116,12 @@ func (f *referee) begun(t engine.Task) {
 		f.fault("%s: attempt %d begins twice", nameOf(t.Key), t.Fence)
 	}
 	s.begun = true
+	if b.m.pinned != "" && s.vendor.name != b.m.pinned {
+		f.fail("%s: attempt %d of a drill for %s begins at %s", nameOf(t.Key), t.Fence, b.m.pinned, s.vendor.name)
+	}
+	if s.vendor.name == b.shun {
+		f.fail("%s: attempt %d fails over to %s, where it may have been accepted", nameOf(t.Key), t.Fence, b.shun)
+	}
 	slack := drift(now - s.claimed)
 	if b.m.deadline != 0 && now > b.m.deadline+slack {
 		f.fail("%s: attempt %d begins %v after the deadline", nameOf(t.Key), t.Fence, now-b.m.deadline)

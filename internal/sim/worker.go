@@ -33,6 +33,7 @@ type worker struct {
 	outcomes []engine.Change
 	settling bool
 	free     int
+	fresh    time.Duration // when the gates were read
 }
 
 // bind is a provider as this process has it.
@@ -59,7 +60,7 @@ func (k *worker) boot() {
 	k.dead, k.starting, k.stopping, k.frozen = false, false, false, 0
 	k.run++
 	k.rate, k.jumps = w.n(401)-200, k.jumps[:0]
-	k.outcomes, k.settling, k.sends = nil, false, 0
+	k.outcomes, k.settling, k.sends, k.fresh = nil, false, 0, -claimInterval
 	k.slots = 1 + int(w.n(3))
 	k.free = k.slots
 	k.binds = k.binds[:0]
@@ -86,7 +87,7 @@ func (k *worker) boot() {
 		w.mutant.contract(&c)
 		providers[i] = &adapter{k: k, bind: b, contract: c}
 	}
-	e, err := engine.New(&k.link, engine.Config{Routes: w.routes(), Providers: providers, Random: w.n})
+	e, err := engine.New(&k.link, engine.Config{Routes: w.routes(), Providers: providers, Random: w.n, Gates: k.gates()})
 	if err != nil {
 		w.ref.fail("engine: %v", err)
 		return
@@ -96,6 +97,24 @@ func (k *worker) boot() {
 	w.spawn(k, time.Duration(w.n(int64(20*time.Millisecond))), k.claim)
 	w.spawn(k, time.Duration(w.n(int64(time.Second))), k.tend)
 }
+
+// gates is nil in a history without gates.
+func (k *worker) gates() engine.Gates {
+	if !k.w.gates {
+		return nil
+	}
+	return &k.link
+}
+
+// refresh reads the gates where what the process knows of them is old.
+func (k *worker) refresh() {
+	if k.w.gates && k.w.now-k.fresh >= claimInterval {
+		k.fresh = k.w.now
+		_ = k.e.Refresh(context.Background()) // the claim asks the database anyway
+	}
+}
+
+const claimInterval = 200 * time.Millisecond
 
 func (k *worker) rolled() bool {
 	for _, b := range k.binds {
@@ -190,6 +209,9 @@ func (k *worker) claim(p *proc) {
 				return
 			}
 			continue
+		}
+		if k.refresh(); p.killed {
+			return
 		}
 		began := k.stopwatch()
 		w.claims++

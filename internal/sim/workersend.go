@@ -30,6 +30,13 @@ func (k *worker) send(p *proc, t engine.Task, began watch) {
 		k.outcome(back)
 		return
 	}
+	if back, ok = k.e.Before(context.Background(), t, a, func() time.Duration { return k.elapsed(began) }); p.killed {
+		return
+	} else if !ok {
+		w.tellTask(k, t, "held back by the hook")
+		k.outcome(back)
+		return
+	}
 	w.ref.begun(t)
 	if !k.point(pointSend) {
 		return

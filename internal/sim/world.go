@@ -29,6 +29,7 @@ type world struct {
 	vendors  []*vendor
 	workers  []*worker
 	messages []*message
+	gates    bool
 	planned  int // messages that are still to be enqueued
 	claims   uint64
 	ref      referee
@@ -56,6 +57,7 @@ type plan struct {
 	limit, account, sender, reject  int // refusals: 429, account, sender, message
 	blind                           int // look-ups that fail
 	people                          int // moves of people, in all
+	hook                            int // the application's hook holds a send back
 	roll                            int // a restart with another set of providers, account or encoding
 	stray                           int // requests that are delayed beyond every promise
 }
@@ -164,6 +166,10 @@ func (w *world) draw(seed uint64) {
 	if w.n(40) == 0 {
 		w.plan.stray = 100
 	}
+	if w.n(4) == 0 {
+		w.plan.hook = 200
+	}
+	w.gates = w.n(3) == 0
 	w.drawVendors()
 	w.planned = 1 + int(w.n(maxMessages))
 	for i := range w.planned {
@@ -175,6 +181,9 @@ func (w *world) draw(seed uint64) {
 	}
 	for range w.plan.people {
 		w.after(time.Duration(w.n(int64(pick(w, 5*time.Second, time.Minute, 10*time.Minute, time.Hour)))), w.person)
+	}
+	if w.n(8) == 0 {
+		w.after(time.Duration(w.n(int64(time.Minute))), w.pause)
 	}
 }
 

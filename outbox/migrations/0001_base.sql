@@ -120,7 +120,7 @@ create table {schema}.queue (
         least(due, lease, claimed, deadline, resolve_until, first_sent) >= '1970-01-01 00:00:00+00'
         and greatest(due, lease, claimed, deadline, resolve_until, first_sent) < '9999-01-01 00:00:00+00')
 ) with (
-    fillfactor = 50,
+    fillfactor = 33,                        -- a claimed row is up to twice as large, and must find room on its page
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
     autovacuum_analyze_scale_factor = 0.2, autovacuum_analyze_threshold = 5000,
     autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 100000,

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch"
@@ -87,8 +88,8 @@ func TestLookup(t *testing.T) {
 // The recorded list: an inbound message, ours, and another code.
 func TestLookupRecorded(t *testing.T) {
 	v := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		require.Equal(t, listPath, r.URL.Path)
-		require.Equal(t, "PageSize=50&To=%2B15555550123", r.URL.RawQuery, "no filter that hides what is queued")
+		assert.Equal(t, listPath, r.URL.Path)
+		assert.Equal(t, "PageSize=50&To=%2B15555550123", r.URL.RawQuery, "no filter that hides what is queued")
 		_, _ = w.Write([]byte(recorded(t, "list.json"))) // the client left: nobody to tell
 	}))
 	t.Cleanup(v.Close)
@@ -157,7 +158,7 @@ func TestLookupStrayPages(t *testing.T) {
 			calls := 0
 			v := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				calls++
-				require.Equal(t, listPath, r.URL.Path)
+				assert.Equal(t, listPath, r.URL.Path)
 				doc := map[string]any{"messages": []any{}}
 				if next != nil {
 					doc["next_page_uri"] = next

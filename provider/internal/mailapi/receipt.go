@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"math"
 	"slices"
 	"strconv"
@@ -62,6 +63,19 @@ func Unix(t loosejson.Text) time.Time {
 
 // Address is a recipient as a receipt keeps it.
 func Address(t loosejson.Text) string { return t.Word(320) }
+
+// List reads a list of texts, one text alone, or nothing else.
+func List(raw json.RawMessage) []loosejson.Text {
+	var list []loosejson.Text
+	if json.Unmarshal(raw, &list) == nil {
+		return list
+	}
+	var one loosejson.Text
+	if json.Unmarshal(raw, &one) == nil && one != "" {
+		return []loosejson.Text{one}
+	}
+	return nil
+}
 
 // Batch hands receipts on in parts that a sink takes at once.
 type Batch struct{ Sink dispatch.ReceiptSink }

@@ -1,0 +1,43 @@
+package resend_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-8098fbb7/dispatch/provider/internal/mailtest"
+)
+
+// Answers lost on 30 % of the calls: each mail is delivered once by its key.
+// Some events come before the answer (B147), all of them twice and out of
+// order (B145, B150), and a bounce sends nothing again (B161).
+func TestLostAnswersDeliverOnce(t *testing.T) {
+	f := newFake(t)
+	p := open(t, config(f.URL))
+	w := newWorld(t, p)
+	w.webhook = p.Webhook(w.box)
+	f.Lose = mailtest.Losing(1, 30)
+	f.Early = func(m mailtest.Taken) {
+		if m.ID[len(m.ID)-1]%3 == 0 {
+			w.post(t, signed("sent-"+m.ID, time.Now(), event(m, "email.sent")))
+		}
+	}
+	w.begin(t, p)
+	w.settled(t)
+	w.once(t, &f.Ledger)
+	require.Greater(t, f.Calls(), sends+50, "answers were lost, and mails sent again")
+	for _, m := range f.All()[:20] {
+		for _, kind := range []string{"email.bounced", "email.sent", "email.delivered", "email.bounced", "email.delivered"} {
+			w.post(t, signed(kind[6:]+"-"+m.ID, time.Now(), event(m, kind)))
+		}
+	}
+	for _, m := range f.All()[:20] {
+		for _, key := range w.keys {
+			if key.String() == m.Key {
+				require.Eventually(t, func() bool { return w.events(t, key) == 3 }, 20*time.Second, 20*time.Millisecond)
+			}
+		}
+	}
+	w.once(t, &f.Ledger)
+}
