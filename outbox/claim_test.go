@@ -49,7 +49,7 @@ func (tb table) through(settings map[string]string) table {
 	pool, err := pgxpool.NewWithConfig(tb.t.Context(), cfg)
 	require.NoError(tb.t, err)
 	tb.t.Cleanup(pool.Close)
-	tb.store = &store{pool: pool, sql: tb.store.sql}
+	tb.store = &store{pool: pool, sql: tb.sql}
 	return tb
 }
 
@@ -723,10 +723,10 @@ func TestEndInSQLIsDecideEnd(t *testing.T) {
 		require.Equal(t, fmt.Sprint(int(w.state), " ", int(w.reason)), query[string](tb, "select state || ' ' || reason from {schema}.history where id = $1", id), w.name)
 		where := query[string](tb, "select concat_ws(' ', (select 'queue ' || state || ' ' || waived from {schema}.queue where id = $1), (select 'parked ' || state || ' ' || reason || ' ' || waived from {schema}.parked where id = $1))", id)
 		waived := changes[n].Move.Ledger.Count(decide.Waived)
-		switch w.state {
-		case dispatch.Pending:
+		switch {
+		case w.state == dispatch.Pending:
 			require.Equal(t, fmt.Sprint("queue 1 ", waived), where, w.name)
-		case dispatch.Dead:
+		case w.state == dispatch.Dead:
 			require.Equal(t, fmt.Sprint("parked 5 ", int(w.reason), " ", waived), where, w.name)
 		default:
 			require.Equal(t, dispatch.Cancelled, w.state)
@@ -943,10 +943,10 @@ func texts(t *testing.T, st statements) map[string]string {
 	v := reflect.ValueOf(st)
 	for n := range v.NumField() {
 		name := v.Type().Field(n).Name
-		switch f := v.Field(n); f.Kind() {
-		case reflect.String:
+		switch f := v.Field(n); {
+		case f.Kind() == reflect.String:
 			out[name] = f.String()
-		case reflect.Map:
+		case f.Kind() == reflect.Map:
 			for _, k := range f.MapKeys() {
 				out[fmt.Sprint(name, " ", k)] = f.MapIndex(k).String()
 			}
@@ -1005,7 +1005,7 @@ func (tb table) arguments(n int) map[string][]any {
 	pool, err := pgxpool.NewWithConfig(tb.t.Context(), cfg)
 	require.NoError(tb.t, err)
 	defer pool.Close()
-	tb.store = &store{pool: pool, sql: tb.store.sql}
+	tb.store = &store{pool: pool, sql: tb.sql}
 	c := request(1)
 	c.Lane.Route = "none"
 	require.Empty(tb.t, tb.claim(c))
@@ -1096,7 +1096,9 @@ func TestPlansWithStaleStatistics(t *testing.T) {
 				}
 				var out string
 				require.NoError(t, conn.QueryRow(t.Context(), "explain (format json) "+call, a...).Scan(&out), name)
-				var plans []struct{ Plan plan }
+				var plans []struct {
+					Plan plan `json:"Plan"`
+				}
 				require.NoError(t, json.Unmarshal([]byte(out), &plans))
 				for _, scanned := range plans[0].Plan.seqScans() {
 					require.NotContains(t, large, scanned, "%s, %s, %s: %s", moment, mode, name, out)

@@ -155,14 +155,14 @@ func (r *run) sendTask(ctx context.Context, t engine.Task, claimed watch) {
 		r.settles <- back
 		return
 	}
-	if back, ok = r.engine.Before(r.cut, t, a, claimed.elapsed); !ok {
+	if back, ok = r.engine.Before(r.cut, t, a, claimed.elapsed); !ok { //nolint:contextcheck // sends end with the cut, not with ctx
 		r.settles <- back
 		return
 	}
 	limit, done := context.WithTimeout(r.cut, a.Timeout)
 	defer done()
 	began := time.Now()
-	acc, err := a.Send(limit)
+	acc, err := a.Send(limit) //nolint:contextcheck // as above
 	r.settles <- r.engine.Finish(t, acc, err, claimed.elapsed(), time.Since(began))
 }
 

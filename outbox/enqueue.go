@@ -106,17 +106,13 @@ func (b *Box) EnqueueMany(ctx context.Context, tx pgx.Tx, intents []dispatch.Int
 		order = append(order, n)
 	}
 	slices.SortFunc(order, func(x, y int) int { return rows[x].key.Compare(rows[y].key) })
-	res, err := tx.Query(ctx, b.sql.enqueueMany, manyArgs(rows, order)...)
-	if err != nil {
-		return nil, missing(err)
-	}
 	added = make([]bool, len(intents))
 	taken := make([]bool, len(intents))
 	var id, digestKey string
 	var isNew bool
 	var digest []byte
 	var refused error
-	_, err = pgx.ForEachRow(res, []any{&id, &isNew, &digest, &digestKey}, func() error {
+	err = each(ctx, tx, b.sql.enqueueMany, manyArgs(rows, order), []any{&id, &isNew, &digest, &digestKey}, func() error {
 		key, err := dispatch.ParseKey(id)
 		if err != nil {
 			return err

@@ -275,7 +275,7 @@ func blocked(t *testing.T, pool *pgxpool.Pool, pid uint32) {
 	}, 20*time.Second, 2*time.Millisecond)
 }
 
-func TestTwinOfAConcurrentTransaction(t *testing.T) {
+func TestTwinOfAConcurrentTransaction(t *testing.T) { //nolint:tparallel // each part counts what those before it left
 	t.Parallel()
 	box, pool, schema := newBox(t)
 	add, rows := business(t, pool, schema)
@@ -426,7 +426,7 @@ func bend(t *testing.T, pool *pgxpool.Pool, at string, do func(c net.Conn, b []b
 // whatever became of it. B110: it is done while the repeat already waits.
 // B111: it never arrived; that is an error to the caller, and nothing is
 // repeated behind its back.
-func TestTransactionRepeatedAfterALostConnection(t *testing.T) {
+func TestTransactionRepeatedAfterALostConnection(t *testing.T) { //nolint:tparallel // as above
 	t.Parallel()
 	_, pool, schema := newBox(t)
 	add, rows := business(t, pool, schema)
@@ -474,7 +474,7 @@ func TestTransactionRepeatedAfterALostConnection(t *testing.T) {
 	}
 }
 
-func TestEnqueueMany(t *testing.T) {
+func TestEnqueueMany(t *testing.T) { //nolint:tparallel // as above
 	t.Parallel()
 	box, pool, schema := newBox(t)
 	add, rows := business(t, pool, schema)
@@ -687,17 +687,22 @@ func TestTimesOfAnIntent(t *testing.T) {
 			"Never":                 {set: func(i *dispatch.Intent) { i.ValidFor = dispatch.Never }},
 			"Never and NotBefore":   {set: func(i *dispatch.Intent) { i.ValidFor, i.NotBefore = dispatch.Never, spring }},
 			"Deadline":              {set: func(i *dispatch.Intent) { i.Deadline = spring.In(time.FixedZone("", 5*3600+45*60)) }, deadline: spring},
-			"NotBefore and Deadline": {set: func(i *dispatch.Intent) { i.NotBefore, i.Deadline = autumn.Local(), spring },
-				deadline: spring},
-			"in the past": {set: func(i *dispatch.Intent) { i.NotBefore, i.Deadline = spring.AddDate(-4, 0, 0), spring.AddDate(-3, 0, 0) },
-				deadline: spring.AddDate(-3, 0, 0)},
+			"NotBefore and Deadline": {
+				set:      func(i *dispatch.Intent) { i.NotBefore, i.Deadline = autumn.Local(), spring },
+				deadline: spring,
+			},
+			"in the past": {
+				set:      func(i *dispatch.Intent) { i.NotBefore, i.Deadline = spring.AddDate(-4, 0, 0), spring.AddDate(-3, 0, 0) },
+				deadline: spring.AddDate(-3, 0, 0),
+			},
 		} {
 			t.Run(zone+" "+name, func(t *testing.T) {
+				t.Parallel()
 				cfg := pool.Config().ConnConfig.Copy()
 				cfg.RuntimeParams["timezone"] = zone
 				conn, err := pgx.ConnectConfig(t.Context(), cfg)
 				require.NoError(t, err)
-				defer conn.Close(context.WithoutCancel(t.Context()))
+				defer func() { require.NoError(t, conn.Close(context.WithoutCancel(t.Context()))) }()
 				i, twin := sms("hello"), sms("hello")
 				c.set(&i)
 				c.set(&twin)
@@ -890,7 +895,7 @@ func TestNotifyCarriesNothing(t *testing.T) {
 	require.NoError(t, err)
 	listener, err := pgx.Connect(t.Context(), pgtest.URL(t))
 	require.NoError(t, err)
-	defer listener.Close(context.WithoutCancel(t.Context()))
+	defer func() { _ = listener.Close(context.WithoutCancel(t.Context())) }()
 	_, err = listener.Exec(t.Context(), `listen "dispatch `+schema+`"`)
 	require.NoError(t, err)
 	i := dispatch.Intent{Key: dispatch.NewKey(), Content: dispatch.Email{

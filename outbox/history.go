@@ -83,15 +83,11 @@ func (b *Box) readHistory(ctx context.Context, tx pgx.Tx, h *History) error {
 	if state != nil {
 		h.State = *state
 	}
-	rows, err := tx.Query(ctx, b.sql.historyOf, h.Key.String())
-	if err != nil {
-		return err
-	}
 	var e Event
 	var kind engine.Kind
 	var stage dispatch.Stage
 	var outcome, wait, floor, took int64
-	_, err = pgx.ForEachRow(rows, []any{
+	return each(ctx, tx, b.sql.historyOf, []any{h.Key.String()}, []any{
 		&e.At, &e.Fence, &kind, &e.Rule, &e.State, &e.Reason, &outcome, &e.Scope, &stage, &e.Status, &e.Code, &e.Detail,
 		&e.Words, &e.Provider, &e.ProviderID, &wait, &floor, &took, &e.By, &e.Why,
 	}, func() error {
@@ -106,7 +102,6 @@ func (b *Box) readHistory(ctx context.Context, tx pgx.Tx, h *History) error {
 		h.Events = append(h.Events, e)
 		return nil
 	})
-	return err
 }
 
 // outcomeOf reads an outcome, -1 where the event has none.

@@ -90,8 +90,10 @@ func TestHistoryAndStatusInEveryState(t *testing.T) {
 	quiet := &outboxtest.Provider{Promise: dispatch.Contract{Name: "plain", Echo: dispatch.Echo{Reference: true, Grace: time.Hour}}, Respond: respond}
 
 	message := func(route, what string) dispatch.Intent {
-		return dispatch.Intent{Key: dispatch.NewKey(), Route: route, Content: dispatch.SMS{To: "+15555558765", Body: what + " zebra"},
-			Template: dispatch.Template{Name: "login", Revision: "r7"}}
+		return dispatch.Intent{
+			Key: dispatch.NewKey(), Route: route, Content: dispatch.SMS{To: "+15555558765", Body: what + " zebra"},
+			Template: dispatch.Template{Name: "login", Revision: "r7"},
+		}
 	}
 	waiting, cancelled := message("sms", "waits"), message("sms", "waits")
 	waiting.NotBefore, cancelled.NotBefore = time.Now().Add(time.Hour), time.Now().Add(time.Hour)

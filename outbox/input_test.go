@@ -163,7 +163,7 @@ func badInputs() map[string]struct {
 // What is refused is refused before any statement: nothing is written, by any
 // way in, and the caller's transaction goes on. The error names the field and
 // the reason, and quotes nobody's number or text.
-func TestBadInput(t *testing.T) {
+func TestBadInput(t *testing.T) { //nolint:tparallel // each part counts what those before it left
 	t.Parallel()
 	box, pool, schema := newBox(t, twoRoutes()...)
 	add, rows := business(t, pool, schema)

@@ -92,7 +92,7 @@ func (b *Box) migrate(ctx context.Context, m migration) error {
 
 func (b *Box) apply(ctx context.Context, tx pgx.Tx, m migration) error {
 	h := fnv.New64a()
-	h.Write([]byte("dispatch migrations of " + b.name))
+	_, _ = h.Write([]byte("dispatch migrations of " + b.name)) // never fails
 	if _, err := tx.Exec(ctx, "set local lock_timeout = '3s'"); err != nil {
 		return err
 	}

@@ -126,10 +126,10 @@ func TestMigrationsByHand(t *testing.T) {
 func TestMigrateHalfway(t *testing.T) {
 	t.Parallel()
 	drop := func(c net.Conn, _ []byte) (int, error) {
-		c.Close()
-		return 0, net.ErrClosed
+		return 0, errors.Join(c.Close(), net.ErrClosed)
 	}
 	t.Run("the connection breaks before the commit", func(t *testing.T) {
+		t.Parallel()
 		pool, schema := pgtest.Pool(t)
 		box := boxOn(t, bend(t, pool, "commit\x00", drop), schema)
 		require.ErrorIs(t, box.Migrate(t.Context()), net.ErrClosed)
@@ -139,9 +139,10 @@ func TestMigrateHalfway(t *testing.T) {
 		require.NoError(t, box.Validate(t.Context()))
 	})
 	t.Run("the commit's answer is lost", func(t *testing.T) {
+		t.Parallel()
 		pool, schema := pgtest.Pool(t)
 		box := boxOn(t, bend(t, pool, "commit\x00", func(c net.Conn, b []byte) (int, error) {
-			defer c.Close()
+			defer func() { _ = c.Close() }()
 			_, err := c.Write(b)
 			_, _ = c.Read(make([]byte, 1))
 			return 0, errors.Join(err, net.ErrClosed)
@@ -152,6 +153,7 @@ func TestMigrateHalfway(t *testing.T) {
 		require.NoError(t, box.Validate(t.Context()))
 	})
 	t.Run("the schema is not left behind", func(t *testing.T) {
+		t.Parallel()
 		pool, _ := pgtest.Pool(t)
 		const schema = "never_there"
 		box := boxOn(t, bend(t, pool, "commit\x00", drop), schema)
@@ -159,6 +161,7 @@ func TestMigrateHalfway(t *testing.T) {
 		require.False(t, ask[bool](t, pool, "select to_regnamespace($1) is not null", schema))
 	})
 	t.Run("a statement fails", func(t *testing.T) {
+		t.Parallel()
 		pool, schema := pgtest.Pool(t)
 		_, err := pool.Exec(t.Context(), "create view "+schema+".status as select 1 as mine") // in the way of the last object
 		require.NoError(t, err)
@@ -175,6 +178,7 @@ func TestMigrateHalfway(t *testing.T) {
 		require.NoError(t, box.Migrate(t.Context()))
 	})
 	t.Run("a migration is missing before this one", func(t *testing.T) {
+		t.Parallel()
 		box, pool, schema := newBox(t)
 		_, err := pool.Exec(t.Context(), "delete from "+schema+".migration")
 		require.NoError(t, err)
@@ -193,7 +197,7 @@ func TestMigrateWaitsForAnother(t *testing.T) {
 	slow := boxOn(t, bend(t, pool, "commit\x00", func(c net.Conn, b []byte) (int, error) {
 		close(held)
 		<-gate
-		defer c.Close()
+		defer func() { _ = c.Close() }()
 		_, err := c.Write(b)
 		_, _ = c.Read(make([]byte, 1))
 		return 0, errors.Join(err, net.ErrClosed) // its answer is lost, too

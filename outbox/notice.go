@@ -72,15 +72,15 @@ func (r *run) tellSome(ctx context.Context) (int, error) {
 			break
 		}
 		text := s.sql.dropNotice
-		if err := r.tellOne(ctx, n); err != nil {
+		if taken := r.tellOne(ctx, n); taken != nil {
 			text = s.sql.deferNotice
 			r.log.WarnContext(ctx, "application did not take a notice", slog.String("key", n.Key.String()), slog.Int("tries", n.Tries))
 		}
-		if _, err := s.pool.Exec(context.WithoutCancel(ctx), text, n.Number); err != nil {
-			return len(notices), err
+		if _, err = s.pool.Exec(context.WithoutCancel(ctx), text, n.Number); err != nil {
+			break
 		}
 	}
-	return len(notices), nil
+	return len(notices), err
 }
 
 // tellOne calls the application's function. Its panic is an error.

@@ -33,7 +33,7 @@ func behindProxy(t *testing.T, pool *pgxpool.Pool, schema string) (*outbox.Box, 
 	require.NoError(t, err)
 	cfg := pool.Config()
 	p := &proxy{addr: ln.Addr().String(), server: net.JoinHostPort(cfg.ConnConfig.Host, itoa(int(cfg.ConnConfig.Port)))}
-	t.Cleanup(func() { ln.Close() })
+	t.Cleanup(func() { _ = ln.Close() })
 	go func() {
 		for {
 			client, err := ln.Accept()
@@ -81,17 +81,17 @@ func (p *proxy) take(b []byte) (hit bool, hold, cut chan struct{}) {
 }
 
 func (p *proxy) serve(client net.Conn) {
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	server, err := net.Dial("tcp", p.server)
 	if err != nil {
 		return
 	}
-	defer server.Close()
+	defer func() { _ = server.Close() }()
 	var mu sync.Mutex
 	deaf := false
 	answered := make(chan struct{})
 	go func() { // server → client, until the client is cut off
-		defer client.Close()
+		defer func() { _ = client.Close() }()
 		buf := make([]byte, 1<<16)
 		for {
 			n, err := server.Read(buf)
@@ -125,7 +125,7 @@ func (p *proxy) serve(client net.Conn) {
 			deaf = true
 			mu.Unlock()
 			if hold != nil {
-				client.Close()
+				_ = client.Close()
 				close(cut)
 				<-hold
 			}
@@ -135,7 +135,7 @@ func (p *proxy) serve(client net.Conn) {
 		}
 		if hit {
 			<-answered
-			client.Close()
+			_ = client.Close()
 			if hold == nil {
 				close(cut)
 			}

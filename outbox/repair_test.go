@@ -49,7 +49,7 @@ func inState(t *testing.T, state dispatch.State) (*outbox.Box, *outboxtest.Provi
 	}
 	cfg := outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard}
 	stop := start(t, box, cfg)
-	switch state {
+	switch state { //nolint:exhaustive // the others are reached
 	case dispatch.Sending:
 		<-entered
 		t.Cleanup(func() { close(release) })

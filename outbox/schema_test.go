@@ -129,15 +129,23 @@ var legal = map[string]map[string]map[string]string{
 	"queue": {
 		"pending":        {},
 		"pending, tried": {"fence": "1", "spent": "1", "provider": "'p'", "account": "'a'", "encoding": "0", "claimed": "now()"},
-		"pending, waived": {"fence": "1", "spent": "1", "provider": "'p'", "account": "'a'", "encoding": "0", "claimed": "now()",
-			"waived": "1", "ledger": "'[]'"},
+		"pending, waived": {
+			"fence": "1", "spent": "1", "provider": "'p'", "account": "'a'", "encoding": "0", "claimed": "now()",
+			"waived": "1", "ledger": "'[]'",
+		},
 		"pending, ended": {"ended": "1"},
-		"sending": {"state": "2", "fence": "1", "spent": "1", "provider": "'p'", "account": "'a'", "encoding": "0", "claimed": "now()",
-			"lease": "now()", "claim": "gen_random_uuid()"},
-		"unknown": {"state": "3", "fence": "1", "spent": "1", "provider": "'p'", "account": "'a'", "encoding": "0", "claimed": "now()",
-			"open": "1", "first_sent": "now()", "ledger": "'[]'"},
-		"unknown, looked up": {"state": "3", "fence": "2", "spent": "1", "provider": "'p'", "account": "'a'", "encoding": "0", "claimed": "now()",
-			"open": "1", "waived": "1", "first_sent": "now()", "ledger": "'[]'", "lease": "now()", "resolve_until": "now()", "lookups": "1"},
+		"sending": {
+			"state": "2", "fence": "1", "spent": "1", "provider": "'p'", "account": "'a'", "encoding": "0", "claimed": "now()",
+			"lease": "now()", "claim": "gen_random_uuid()",
+		},
+		"unknown": {
+			"state": "3", "fence": "1", "spent": "1", "provider": "'p'", "account": "'a'", "encoding": "0", "claimed": "now()",
+			"open": "1", "first_sent": "now()", "ledger": "'[]'",
+		},
+		"unknown, looked up": {
+			"state": "3", "fence": "2", "spent": "1", "provider": "'p'", "account": "'a'", "encoding": "0", "claimed": "now()",
+			"open": "1", "waived": "1", "first_sent": "now()", "ledger": "'[]'", "lease": "now()", "resolve_until": "now()", "lookups": "1",
+		},
 	},
 	"parked": {
 		"held":               {"state": "4", "reason": "4", "open": "1", "fence": "1", "spent": "1", "ledger": "'[]'"},

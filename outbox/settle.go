@@ -9,8 +9,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/seed-8098fbb7/dispatch"
 	"github.com/seed-8098fbb7/dispatch/internal/decide"
 	"github.com/seed-8098fbb7/dispatch/internal/engine"
@@ -54,13 +52,10 @@ func (s *store) applySent(ctx context.Context, changes []engine.Change, which []
 		took[i], request[i] = r.Took.Milliseconds(), hex.EncodeToString(r.Evidence.Request)
 		results[at] = engine.Result{Status: engine.Applied, State: dispatch.Sent}
 	}
-	rows, err := s.pool.Query(ctx, s.sql.applySent, id, fence, provider, account, ref, status, code, took, request)
-	if err != nil {
-		return err
-	}
 	var at int64
 	var found bool
-	_, err = pgx.ForEachRow(rows, []any{&at, &found}, func() error {
+	args := []any{id, fence, provider, account, ref, status, code, took, request}
+	return each(ctx, s.pool, s.sql.applySent, args, []any{&at, &found}, func() error {
 		r := &results[which[at-1]]
 		r.Status, r.State = engine.Fenced, 0
 		if found {
@@ -68,7 +63,6 @@ func (s *store) applySent(ctx context.Context, changes []engine.Change, which []
 		}
 		return nil
 	})
-	return err
 }
 
 func (s *store) applyRest(ctx context.Context, changes []engine.Change, which []int, results []engine.Result) error {
@@ -81,16 +75,12 @@ func (s *store) applyRest(ctx context.Context, changes []engine.Change, which []
 			return err
 		}
 	}
-	rows, err := s.pool.Query(ctx, s.sql.apply, a.args()...)
-	if err != nil {
-		return err
-	}
 	var at int64
 	var state *dispatch.State
 	var reason *dispatch.Reason
 	var found, applied bool
 	var now time.Time
-	_, err = pgx.ForEachRow(rows, []any{&at, &found, &applied, &state, &reason, &now}, func() error {
+	return each(ctx, s.pool, s.sql.apply, a.args(), []any{&at, &found, &applied, &state, &reason, &now}, func() error {
 		r := engine.Result{Status: engine.Fenced, Now: now}
 		switch {
 		case applied:
@@ -101,7 +91,6 @@ func (s *store) applyRest(ctx context.Context, changes []engine.Change, which []
 		results[which[at-1]] = r
 		return nil
 	})
-	return err
 }
 
 // columns are the arguments of applySQL, one array each.

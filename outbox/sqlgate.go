@@ -32,9 +32,9 @@ set step = least(g.step + 1, 20),
     probe_at = clock_timestamp() + least($3::bigint * power(2, g.step), $4::bigint) * interval '1 microsecond'
 where g.provider = $1::text and g.country = $2::bigint and g.until is null and g.reason <> 5 and g.probe_at <= clock_timestamp()`
 
-// passGateSQL counts a probe that passed, and opens the gate after enough of
+// admitGateSQL counts a probe that passed, and opens the gate after enough of
 // them.
-const passGateSQL = `update {schema}.gate g
+const admitGateSQL = ` update {schema}.gate g
 set passed = g.passed + 1, step = 0,
     probe_at = clock_timestamp() + $4::bigint * interval '1 microsecond',
     until = case when g.passed + 1 >= $3::bigint then clock_timestamp() end,

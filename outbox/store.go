@@ -31,15 +31,11 @@ func (s *store) Lanes(ctx context.Context) ([]string, error) {
 }
 
 func (s *store) Peek(ctx context.Context, lanes []string) (ready []string, next time.Duration, err error) {
-	rows, err := s.pool.Query(ctx, s.sql.peek, lanes)
-	if err != nil {
-		return nil, -1, err
-	}
 	next = -1
 	var lane string
 	var due bool
 	var wait int64
-	_, err = pgx.ForEachRow(rows, []any{&lane, &due, &wait}, func() error {
+	err = each(ctx, s.pool, s.sql.peek, []any{lanes}, []any{&lane, &due, &wait}, func() error {
 		if due {
 			ready = append(ready, lane)
 		}
@@ -49,6 +45,30 @@ func (s *store) Peek(ctx context.Context, lanes []string) (ready []string, next 
 		return nil
 	})
 	return ready, next, err
+}
+
+// querier is a pool, a connection or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// each calls f for every row that a statement returns, with the row scanned
+// into scans.
+func each(ctx context.Context, q querier, sql string, args, scans []any, f func() error) error {
+	rows, err := q.Query(ctx, sql, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := rows.Scan(scans...); err != nil {
+			return err
+		}
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
 }
 
 func (s *store) Claim(ctx context.Context, c engine.Claim) ([]engine.Task, error) {

@@ -36,7 +36,7 @@ func (r *run) tend(ctx context.Context) {
 			r.log.WarnContext(ctx, "maintenance failed", slog.Any("error", err))
 		}
 		for _, l := range asks {
-			r.send.Go(func() { r.ask(l, began) })
+			r.send.Go(func() { r.ask(l, began) }) //nolint:contextcheck // look-ups end with the cut, not with ctx
 		}
 		if len(moved) > 0 {
 			r.box.wake.ring() // what was swept may be due at once

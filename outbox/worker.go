@@ -157,15 +157,15 @@ func (w *Worker) Run(ctx context.Context) error {
 //	settler   the end of all of the above
 type run struct {
 	*Worker
-	work sync.WaitGroup // claimer, tender, listener, herald, auditors
-	send sync.WaitGroup // senders
-	cut  context.Context
+	work sync.WaitGroup  // claimer, tender, listener, herald, auditors
+	send sync.WaitGroup  // senders
+	cut  context.Context //nolint:containedctx // it lives as long as the run, and outlives its ctx
 }
 
 func (r *run) run(ctx context.Context) error {
 	cut, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	r.cut = cut //nolint:containedctx,fatcontext // it lives as long as the run
+	r.cut = cut
 	bell, leave := r.box.wake.join()
 	defer leave()
 
@@ -178,7 +178,7 @@ func (r *run) run(ctx context.Context) error {
 		r.work.Go(func() { r.tellAll(ctx) })
 	}
 	settled := make(chan struct{})
-	go func() {
+	go func() { //nolint:contextcheck // outcomes are written whatever became of ctx
 		defer close(settled)
 		r.settle()
 	}()

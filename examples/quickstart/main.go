@@ -91,7 +91,7 @@ func naiveLoop(ctx context.Context, vendor *providertest.Vendor) (deliveries int
 			continue
 		}
 		_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 1<<16))
-		res.Body.Close()
+		_ = res.Body.Close()
 		break
 	}
 	return vendor.Deliveries(""), ctx.Err()
@@ -103,7 +103,7 @@ func throughOutbox(ctx context.Context, vendor *providertest.Vendor) (outbox.His
 	if err != nil {
 		return outbox.History{}, err
 	}
-	defer server.Close()
+	defer func() { _ = server.Close() }()
 	pool, err := pgxpool.New(ctx, server.URL())
 	if err != nil {
 		return outbox.History{}, err

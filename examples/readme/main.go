@@ -60,7 +60,7 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	go serve(box, pool)
+	go serve(ctx, box, pool)
 	return worker.Run(ctx) // blocks; drains and returns nil when ctx ends
 }
 
@@ -94,8 +94,8 @@ var shop = func() dispatch.Namespace {
 }()
 
 // serve stands for the application.
-func serve(box *outbox.Box, pool *pgxpool.Pool) {
-	ctx, done := context.WithTimeout(context.Background(), time.Minute)
+func serve(ctx context.Context, box *outbox.Box, pool *pgxpool.Pool) {
+	ctx, done := context.WithTimeout(ctx, time.Minute)
 	defer done()
 	if err := login(ctx, pool, box, "challenge-1", "+15555550123", "482901"); err != nil {
 		log.Print(err)

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"slices"
 	"time"
 
 	"github.com/seed-8098fbb7/dispatch"
@@ -103,6 +104,16 @@ func (s Setup) proves(r Row, leg Leg, e dispatch.Evidence, now time.Time) bool {
 func (s Setup) Blocked(r Row) bool {
 	return r.Ledger.Count(Open) == 0 && (r.Ledger.until(r.Provider).After(r.Now) ||
 		r.Ledger.barred(r.Provider) && !r.Pinned && s.siblings(r.Ledger))
+}
+
+// Passable reports whether a row that was claimed from the lane of a provider
+// that is held may go to the one that it was claimed for: not a drill, and not
+// to where a failover on unknown has left it.
+func (s Setup) Passable(r Row) bool {
+	left := r.OnUnknown.Action == dispatch.UnknownFailover && slices.ContainsFunc(r.Ledger, func(leg Leg) bool {
+		return leg.Mark == Waived && leg.Provider == r.Provider
+	})
+	return !r.Pinned && !left && !s.Blocked(r)
 }
 
 func (s Setup) siblings(l Ledger) bool {

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"slices"
 	"time"
 
 	"github.com/seed-8098fbb7/dispatch"
@@ -102,10 +103,12 @@ func (s Setup) lapsed(r Row, leg Leg) Move {
 	return m
 }
 
-// other is a provider besides the one that may have accepted the message.
+// other is a provider besides those that may have accepted the message: a
+// failover never comes back.
 func (s Setup) other(l Ledger, not string) string {
 	for _, c := range s.Candidates {
-		if c != not && !l.barred(c) {
+		tried := slices.ContainsFunc(l, func(leg Leg) bool { return leg.Provider == c && leg.Mark != Closed })
+		if c != not && !tried && !l.barred(c) {
 			return c
 		}
 	}

@@ -127,6 +127,7 @@ func sms(body string) dispatch.Intent {
 
 // B121: whatever the transaction decides happens to the message too.
 func TestEnqueueSharesTheTransactionsFate(t *testing.T) {
+	t.Parallel()
 	each(t, func(a app) {
 		gone, saved, kept := sms("rolled back"), sms("savepoint rolled back"), sms("committed")
 		tx := a.begin()
@@ -156,6 +157,7 @@ func TestEnqueueSharesTheTransactionsFate(t *testing.T) {
 }
 
 func TestRepeatsAndConflicts(t *testing.T) {
+	t.Parallel()
 	each(t, func(a app) {
 		i := sms("first")
 		changed := i
@@ -187,6 +189,7 @@ func TestRepeatsAndConflicts(t *testing.T) {
 
 // The twin of a transaction that is not over yet is waited for.
 func TestConcurrentTwin(t *testing.T) {
+	t.Parallel()
 	each(t, func(a app) {
 		for _, commit := range []bool{true, false} {
 			i := sms("hello")
@@ -225,6 +228,7 @@ func TestConcurrentTwin(t *testing.T) {
 
 // B116: what is refused never reaches the driver.
 func TestBadInputLeavesTheTransactionUsable(t *testing.T) {
+	t.Parallel()
 	each(t, func(a app) {
 		tx := a.begin()
 		now := time.Now()
@@ -261,6 +265,7 @@ func TestBadInputLeavesTheTransactionUsable(t *testing.T) {
 // Whatever stands in a message comes out as it went in, and what isn't there
 // is null.
 func TestEverythingComesOutAsItWentIn(t *testing.T) {
+	t.Parallel()
 	each(t, func(a app) {
 		var all strings.Builder
 		for n := range 256 {
@@ -309,6 +314,7 @@ func TestEverythingComesOutAsItWentIn(t *testing.T) {
 
 // The drivers' errors are passed on, and the most likely one is explained.
 func TestErrorsOfTheDatabase(t *testing.T) {
+	t.Parallel()
 	each(t, func(a app) {
 		code := func(err error) string {
 			var e interface{ SQLState() string }

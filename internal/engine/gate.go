@@ -354,14 +354,15 @@ func (e *Engine) held(t Task, s decide.Setup, now time.Time) (m decide.Move, hel
 	}
 	s.Candidates = slices.DeleteFunc(slices.Clone(s.Candidates), func(p string) bool { return e.gates.closed(p, t.Country) })
 	if t.Ledger.Count(decide.Open) > 0 || len(s.Candidates) == 0 {
-		return s.Unstarted(t.Row, now, heldCountry), true
+		return s.Unstarted(t.Row, now, heldAgain), true
 	}
 	return s.Unusable(t.Row, now), true
 }
 
-// heldCountry is how long a row waits whose country is held at its only
-// provider.
-const heldCountry = 5 * time.Second
+// heldAgain is how long a row waits whose country is held at its only provider,
+// or which was claimed for a provider that it can't go to, since its own is
+// held.
+const heldAgain = 5 * time.Second
 
 // spare leaves the budget of a probe alone that was proven unsent: the gate
 // was closed, and the row only asked whether it still is.

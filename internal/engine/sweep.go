@@ -115,7 +115,7 @@ func (e *Engine) tend(ctx context.Context, rows []Task, lookups int) (todo []Loo
 // tended is the record of a move of the sweep; the rest leaves no trace but
 // the row's own.
 func tended(t Task, m decide.Move) Record {
-	switch m.Rule {
+	switch m.Rule { //nolint:exhaustive // the sweep makes few of the moves
 	case decide.RuleSwept:
 		return Record{
 			Kind: KindSwept, Provider: t.Provider, Account: t.Account,

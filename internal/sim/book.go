@@ -9,7 +9,7 @@ type book struct {
 	spent int
 	epoch int // waivers so far: each allows one acceptance more
 	floor [2]time.Duration
-	shun  string        // the provider that a failover left: it must not get the message again
+	shun  [2]bool       // providers that a failover left: they must not get the message again
 	doubt time.Duration // when the row may be given up as unknown
 }
 
@@ -70,7 +70,7 @@ func (b *book) waive() {
 }
 
 func (b *book) unwaive() {
-	b.shun = ""
+	b.shun = [2]bool{}
 	for i := range b.sends {
 		b.sends[i].waived = false
 	}

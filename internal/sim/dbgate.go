@@ -9,13 +9,13 @@ import (
 
 // gate is a row of the gates: the shared hold on a provider.
 type gate struct {
-	provider        string
-	reason          engine.GateReason
-	step, passed    int
-	until           time.Duration // forever until a probe passes, or a person opens it
-	since, probe    time.Duration
-	opened          time.Duration
-	opens           bool // it was open before
+	provider     string
+	reason       engine.GateReason
+	step, passed int
+	until        time.Duration // forever until a probe passes, or a person opens it
+	since, probe time.Duration
+	opened       time.Duration
+	opens        bool // it was open before
 }
 
 const forever = never

@@ -107,7 +107,8 @@ func (f *referee) truth(b *book, r *row) {
 			}
 		}
 	}
-	maybe := r.State == dispatch.Held || r.State == dispatch.InDoubt ||
+	// What was waived and then dropped says so by its count.
+	maybe := r.State == dispatch.Dead && r.Reason == dispatch.ReasonDropped && r.Ledger.Count(decide.Waived) > 0 || r.State == dispatch.Held || r.State == dispatch.InDoubt ||
 		r.State == dispatch.Dead && (r.Reason == dispatch.ReasonUnresolved || r.Reason == dispatch.ReasonSuperseded || r.Reason == dispatch.ReasonChanged)
 	switch {
 	case r.State == dispatch.Sent && all == 0:

@@ -203,7 +203,7 @@ func (f *referee) guards(rule decide.Rule, before, after *row) {
 		need(!ended && open > 0 && after.Fence > before.Fence, "retry of an open row")
 	case decide.RuleSendAnyway:
 		b.waive()
-		b.spent, b.shun = 0, ""
+		b.spent, b.shun = 0, [2]bool{}
 		need(!ended && openNow == 0 && waivedNow == open+waived && after.Fence > before.Fence && !expired, "O must become V")
 	case decide.RuleCancelHeld:
 		need(after.Ended != decide.NotEnded && after.Reason == dispatch.ReasonSuperseded, "it may have been accepted")
@@ -249,7 +249,7 @@ func (f *referee) lapsed(rule decide.Rule, before, after *row, need func(bool, s
 		b := &f.books[after.m.n]
 		b.waive()
 		if action == dispatch.UnknownFailover {
-			b.shun = before.Provider
+			b.shun[f.w.vendor(before.Provider).n] = true
 		}
 		need(action == dispatch.UnknownResend || action == dispatch.UnknownFailover, "nobody chose it")
 		need(after.Ledger.Count(decide.Open) == 0, "O must become V")

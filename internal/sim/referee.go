@@ -119,8 +119,8 @@ func (f *referee) begun(t engine.Task) {
 	if b.m.pinned != "" && s.vendor.name != b.m.pinned {
 		f.fail("%s: attempt %d of a drill for %s begins at %s", nameOf(t.Key), t.Fence, b.m.pinned, s.vendor.name)
 	}
-	if s.vendor.name == b.shun {
-		f.fail("%s: attempt %d fails over to %s, where it may have been accepted", nameOf(t.Key), t.Fence, b.shun)
+	if b.shun[s.vendor.n] {
+		f.fail("%s: attempt %d fails over to %s, where it may have been accepted", nameOf(t.Key), t.Fence, s.vendor.name)
 	}
 	slack := drift(now - s.claimed)
 	if b.m.deadline != 0 && now > b.m.deadline+slack {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch"
@@ -86,7 +87,26 @@ func (w *world) moving(t *testing.T, where string) (n int) {
 // settled waits until nothing is left to do.
 func (w *world) settled(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool { return w.moving(t, "true") == 0 }, 90*time.Second, 50*time.Millisecond)
+	if !assert.Eventually(t, func() bool { return w.moving(t, "true") == 0 }, 60*time.Second, 50*time.Millisecond) {
+		w.explain(t)
+	}
+}
+
+func (w *world) explain(t *testing.T) {
+	rows, err := w.pool.Query(context.Background(), `select id::text, state, due - clock_timestamp(), provider, spent, lane, lease - clock_timestamp() from "`+w.schema+`".queue limit 5`)
+	require.NoError(t, err)
+	for rows.Next() {
+		v, _ := rows.Values()
+		t.Log(v)
+	}
+	rows, err = w.pool.Query(context.Background(), `select * from "`+w.schema+`".gate`)
+	require.NoError(t, err)
+	for rows.Next() {
+		v, _ := rows.Values()
+		t.Log(v)
+	}
+	t.Log("left:", w.moving(t, "true"))
+	t.FailNow()
 }
 
 // once checks that each mail was taken once, is known to be, and under which
@@ -107,6 +127,7 @@ func (w *world) once(t *testing.T, l *mailtest.Ledger) (attempts int) {
 
 // post hands a call to the webhook, on any goroutine.
 func (w *world) post(t *testing.T, r *http.Request) {
+	t.Helper()
 	if s := mailtest.Status(w.webhook, r); s != http.StatusOK {
 		t.Errorf("the webhook answered %d", s)
 	}

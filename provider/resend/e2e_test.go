@@ -87,7 +87,7 @@ func (w *world) moving(t *testing.T, where string) (n int) {
 // settled waits until nothing is left to do.
 func (w *world) settled(t *testing.T) {
 	t.Helper()
-	if !assert.Eventually(t, func() bool { return w.moving(t, "true") == 0 }, 25*time.Second, 50*time.Millisecond) {
+	if !assert.Eventually(t, func() bool { return w.moving(t, "true") == 0 }, 60*time.Second, 50*time.Millisecond) {
 		w.explain(t)
 	}
 }
@@ -105,7 +105,7 @@ func (w *world) explain(t *testing.T) {
 		v, _ := rows.Values()
 		t.Log(v)
 	}
-	t.Log(w.moving(t, "true"))
+	t.Log("left:", w.moving(t, "true"))
 	t.FailNow()
 }
 
@@ -127,6 +127,7 @@ func (w *world) once(t *testing.T, l *mailtest.Ledger) (attempts int) {
 
 // post hands a call to the webhook, on any goroutine.
 func (w *world) post(t *testing.T, r *http.Request) {
+	t.Helper()
 	if s := mailtest.Status(w.webhook, r); s != http.StatusOK {
 		t.Errorf("the webhook answered %d", s)
 	}

@@ -170,7 +170,7 @@ func signed(id string, at time.Time, body string) *http.Request {
 		panic(err)
 	}
 	mac := hmac.New(sha256.New, raw)
-	fmt.Fprintf(mac, "%s.%s.%s", id, stamp, body)
+	mac.Write([]byte(strings.Join([]string{id, stamp, body}, ".")))
 	r.Header.Set("Svix-Id", id)
 	r.Header.Set("Svix-Timestamp", stamp)
 	r.Header.Set("Svix-Signature", "v1,AAAA v2,x v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))

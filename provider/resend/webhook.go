@@ -120,7 +120,7 @@ func (p *Provider) parse(c hook.Call) ([]dispatch.Receipt, error) {
 		return nil, err
 	}
 	var ev event
-	if err := loosejson.Decode(c.Body, &ev); err != nil {
+	if loosejson.Decode(c.Body, &ev) != nil {
 		p.unread.Add(1)
 		return nil, nil
 	}

@@ -77,8 +77,10 @@ func TestForged(t *testing.T) {
 		"ms":       func(r *http.Request) { r.Header.Set("Svix-Timestamp", r.Header.Get("Svix-Timestamp")+"000") },
 		"other id": func(r *http.Request) { r.Header.Set("Svix-Id", "msg_2") },
 		"two ids":  func(r *http.Request) { r.Header.Add("Svix-Id", "msg_1") },
-		"version":  func(r *http.Request) { r.Header.Set("Svix-Signature", strings.ReplaceAll(r.Header.Get("Svix-Signature"), "v1,", "v1a,")) },
-		"empty":    func(r *http.Request) { r.Header.Set("Svix-Signature", "v1,") },
+		"version": func(r *http.Request) {
+			r.Header.Set("Svix-Signature", strings.ReplaceAll(r.Header.Get("Svix-Signature"), "v1,", "v1a,"))
+		},
+		"empty": func(r *http.Request) { r.Header.Set("Svix-Signature", "v1,") },
 	} {
 		r := signed("msg_1", time.Now(), body)
 		change(r)

@@ -67,7 +67,7 @@ func begin(t *testing.T, setUp func(*vonage.Config, *world)) *world {
 		return err
 	}))
 	worker, err := outbox.NewWorker(w.box, outbox.WorkerConfig{
-		Providers: []dispatch.Provider{p}, PollInterval: 20 * time.Millisecond, SweepInterval: 20 * time.Millisecond, Slots: 32,
+		Providers: []dispatch.Provider{p}, PollInterval: 20 * time.Millisecond, SweepInterval: 20 * time.Millisecond, Slots: 8,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)

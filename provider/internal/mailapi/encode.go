@@ -84,11 +84,11 @@ func Headers(m dispatch.Email) (map[string]string, error) {
 	seen := map[string]bool{}
 	var out map[string]string
 	for n, h := range m.Headers {
-		if name := strings.ToLower(h.Name); seen[name] {
+		name := strings.ToLower(h.Name)
+		if seen[name] {
 			return nil, Field(fmt.Sprintf("Content.Headers[%d]", n), "repeats a name, which this provider can't carry")
-		} else {
-			seen[name] = true
 		}
+		seen[name] = true
 		if out == nil {
 			out = map[string]string{}
 		}
@@ -115,9 +115,9 @@ func CheckLabels(names []string) error {
 	for _, name := range names {
 		switch {
 		case name == "" || !Plain(name, "_-"):
-			return errors.New("Metadata has a name with characters other than letters, digits, _ and -")
+			return errors.New("has a name with characters other than letters, digits, _ and -")
 		case strings.HasPrefix(strings.ToLower(name), "dispatch_"):
-			return errors.New("Metadata has a name that begins with dispatch_, which is ours")
+			return errors.New("has a name that begins with dispatch_, which is ours")
 		}
 	}
 	return nil

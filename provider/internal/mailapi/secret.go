@@ -74,7 +74,7 @@ func (b Basics) Check(baseURL string) error {
 		}
 	}
 	if err := CheckLabels(b.Labels); err != nil {
-		return fmt.Errorf("%s: %w", b.Vendor, err)
+		return fmt.Errorf("%s: Metadata %w", b.Vendor, err)
 	}
 	for field, secret := range b.Secrets {
 		*secret = strings.TrimSpace(*secret)

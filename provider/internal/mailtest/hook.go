@@ -2,6 +2,7 @@ package mailtest
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -15,7 +16,7 @@ import (
 
 // Post makes a webhook call with a body.
 func Post(body string) *http.Request {
-	r := httptest.NewRequest(http.MethodPost, "/hook", bytes.NewReader([]byte(body)))
+	r := httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/hook", bytes.NewReader([]byte(body)))
 	r.Header.Set("Content-Type", "application/json")
 	return r
 }

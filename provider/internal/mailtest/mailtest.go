@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -84,7 +85,7 @@ func Templated(revision string) dispatch.Email {
 // Recorded reads an answer from testdata.
 func Recorded(t *testing.T, name string) string {
 	t.Helper()
-	b, err := os.ReadFile("testdata/" + name)
+	b, err := fs.ReadFile(os.DirFS("testdata"), name)
 	require.NoError(t, err)
 	return strings.TrimSpace(string(b))
 }
