@@ -22,7 +22,9 @@ func (r *run) claim(ctx context.Context, bell <-chan struct{}) {
 	pause := pacer{most: r.cfg.PollInterval}
 	looked, next := false, time.Duration(-1)
 	var fresh watch
+	began := stopwatch()
 	for r.waitSlot(ctx) {
+		r.engine.Tick(began.elapsed())
 		if fresh.elapsed() >= claimInterval {
 			if err := r.engine.Refresh(ctx); err != nil && ctx.Err() == nil {
 				r.log.WarnContext(ctx, "reading gates failed", slog.Any("error", err))
@@ -51,6 +53,9 @@ func (r *run) claim(ctx context.Context, bell <-chan struct{}) {
 			wait = pause.fail()
 		case next >= 0 && next < wait:
 			wait = next
+		}
+		if tokens := r.engine.Pause(); tokens >= 0 {
+			wait = min(wait, max(tokens, time.Millisecond))
 		}
 		if r.rest(ctx, bell, wait) {
 			for _, lane := range r.box.wake.lanes() {
@@ -145,7 +150,10 @@ func (r *run) audit(ctx context.Context, id [16]byte) {
 // sendTask is a sender: one task, one attempt. Its slot is free once its
 // outcome is on the way to the settler.
 func (r *run) sendTask(ctx context.Context, t engine.Task, claimed watch) {
-	defer func() { <-r.slots }()
+	defer func() {
+		r.engine.Done(t)
+		<-r.slots
+	}()
 	if ctx.Err() != nil {
 		r.settles <- r.engine.Unstarted(t, claimed.elapsed())
 		return

@@ -440,7 +440,7 @@ func TestTransactionRepeatedAfterALostConnection(t *testing.T) { //nolint:tparal
 						_, _ = c.Write(late)
 						_, _ = c.Read(make([]byte, 1)) // its answer
 					}
-					c.Close()
+					_ = c.Close()
 				}
 				return 0, net.ErrClosed
 			})

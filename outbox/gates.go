@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -52,6 +53,21 @@ func (s *store) ProbeGate(ctx context.Context, provider string, country int, eve
 func (s *store) PassGate(ctx context.Context, provider string, country, need int, next time.Duration) error {
 	_, err := s.pool.Exec(ctx, s.sql.passGate, provider, int64(country), int64(need), next.Microseconds())
 	return err
+}
+
+// TakeTokens takes tokens of a provider's shared rate.
+func (s *store) TakeTokens(ctx context.Context, provider string, l engine.Limit, want int) (granted int, next time.Duration, err error) {
+	for range 2 {
+		var nanos int64
+		err = s.pool.QueryRow(ctx, s.sql.takeTokens, provider, l.PerThousand, int64(l.Burst), int64(want)).Scan(&granted, &nanos)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return granted, time.Duration(nanos), err
+		}
+		if _, err = s.pool.Exec(ctx, s.sql.seedRate, provider, int64(l.Burst)); err != nil {
+			return 0, 0, err
+		}
+	}
+	return 0, 0, err
 }
 
 // Gate is the shared hold on a provider, as Box.Gates shows it.

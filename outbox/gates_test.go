@@ -3,6 +3,8 @@ package outbox_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -207,4 +209,69 @@ func TestPauseAndResume(t *testing.T) {
 	reaches(t, box, waits.Key, dispatch.Sent)
 	require.Equal(t, 1, first.Deliveries(waits.Key))
 	require.Zero(t, count(t, pool, schema, "queue"))
+}
+
+// 50 a second with three workers: measured 50 ± 5 %, never more at once than
+// the bucket holds, and no more under way than allowed.
+func TestRateIsSharedByAllWorkers(t *testing.T) {
+	box, pool, schema := newBox(t)
+	const perSecond, burst = 50, 10
+	var running, most atomic.Int64
+	p := &outboxtest.Provider{Promise: deduping(5 * time.Second)}
+	p.Respond = func(ctx context.Context, _ dispatch.Envelope, accept func() dispatch.Accepted) (dispatch.Accepted, error) {
+		if n := running.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		defer running.Add(-1)
+		return accept(), nil
+	}
+	enqueueMany(t, box, many(perSecond*12, nil))
+	for range 3 {
+		start(t, box, outbox.WorkerConfig{
+			Providers: []dispatch.Provider{p}, Logger: discard,
+			Limits: map[string]outbox.Limit{"test": {PerSecond: perSecond, Burst: burst, Concurrent: 4}},
+		})
+	}
+	empty(t, box, 60*time.Second, func() int { return count(t, pool, schema, "queue") })
+	require.LessOrEqual(t, most.Load(), int64(12))
+	var all []time.Time
+	for _, e := range p.Sends() {
+		all = append(all, p.SendsOf(e.Key)...)
+	}
+	slices.SortFunc(all, time.Time.Compare)
+	rate := float64(len(all)-burst) / all[len(all)-1].Sub(all[0]).Seconds()
+	require.InDelta(t, perSecond, rate, perSecond*0.05)
+	for i := range all { // in any tenth of a second no more than the bucket and what flows in
+		n := 0
+		for n = i; n < len(all) && all[n].Sub(all[i]) < 100*time.Millisecond; n++ {
+		}
+		require.LessOrEqual(t, n-i, burst+perSecond/10+3)
+	}
+}
+
+// A newsletter that takes every slot of a slow provider doesn't keep a login
+// code waiting.
+func TestLoginCodeDoesNotWaitForANewsletter(t *testing.T) {
+	box, _, _ := newBox(t)
+	release := make(chan struct{})
+	t.Cleanup(sync.OnceFunc(func() { close(release) }))
+	p := &outboxtest.Provider{Promise: deduping(20 * time.Second)}
+	var busy atomic.Int64
+	p.Respond = func(ctx context.Context, e dispatch.Envelope, accept func() dispatch.Accepted) (dispatch.Accepted, error) {
+		if e.Content.(dispatch.SMS).Body != "your code" {
+			busy.Add(1)
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+		}
+		return accept(), nil
+	}
+	enqueueMany(t, box, many(500, func(_ int, i *dispatch.Intent) { i.Priority = dispatch.Low }))
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Slots: 20, DrainTimeout: time.Millisecond, Logger: discard})
+	require.Eventually(t, func() bool { return busy.Load() == 18 }, 10*time.Second, 5*time.Millisecond)
+	code := sms("your code")
+	code.Priority = dispatch.High
+	enqueue(t, box, code)
+	reaches(t, box, code.Key, dispatch.Sent)
 }

@@ -35,6 +35,7 @@ type statements struct {
 	takeReceipt, putOffReceipt                string
 	gates, closeGate, probeGate               string
 	passGate, openGate                        string
+	seedRate, takeTokens                      string
 	notice, takeNotices                       string
 	dropNotice, deferNotice                   string
 }
@@ -53,6 +54,7 @@ func render(schema string) statements {
 		historyOf: in(historySQL), statusOf: in(statusSQL), resend: in(resendSQL),
 		receive: in(receiveSQL), dueReceipts: in(dueReceiptsSQL), takeReceipt: in(takeReceiptSQL), putOffReceipt: in(putOffReceiptSQL),
 		gates: in(gatesSQL), closeGate: in(closeGateSQL), probeGate: in(probeGateSQL), passGate: in(admitGateSQL), openGate: in(openGateSQL),
+		seedRate: in(seedRateSQL), takeTokens: in(takeTokensSQL),
 		notice: in(noticeSQL), takeNotices: in(takeNoticesSQL), dropNotice: in(dropNoticeSQL), deferNotice: in(deferNoticeSQL),
 	}
 	for _, n := range claimSizes {

@@ -44,3 +44,18 @@ where g.provider = $1::text and g.country = $2::bigint and g.until is null and g
 const openGateSQL = `update {schema}.gate g
 set until = clock_timestamp(), opened_at = clock_timestamp(), step = 0, passed = 0, actor = nullif($3::text, ''), why = nullif($4::text, '')
 where g.provider = $1::text and g.country = $2::bigint and coalesce(g.until > clock_timestamp(), true)`
+
+const seedRateSQL = `insert into {schema}.rate (provider, tokens) values ($1::text, $2::bigint) on conflict (provider) do nothing`
+
+// takeTokensSQL takes up to so many tokens, and says how long it takes until
+// there is one more.
+const takeTokensSQL = `with r as (
+    select r.tokens, r.at, clock_timestamp() as now from {schema}.rate r where r.provider = $1::text for update
+), a as (
+    select least($3::bigint, r.tokens + $2::bigint / 1000.0 * greatest(extract(epoch from r.now - r.at), 0)) as tokens, r.now from r
+), g as (
+    select a.tokens, least($4::bigint, floor(a.tokens)) as granted, a.now from a
+), u as (
+    update {schema}.rate r set tokens = g.tokens - g.granted, at = g.now from g where r.provider = $1::text
+)
+select g.granted::bigint, ceil(greatest(1 - (g.tokens - g.granted), 0) * 1000000000.0 / $2::bigint)::bigint from g`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -20,8 +21,11 @@ type WorkerConfig struct {
 	// Providers are bound to the names that the box's routes list. At least
 	// one; each must be on a route.
 	Providers []dispatch.Provider
-	// Slots is how many sends may run at once; 100 where zero.
+	// Slots is how many sends may run at once; 100 where zero. A tenth of them
+	// is kept for messages of High priority.
 	Slots int
+	// Limits bound what goes to a provider, by its name.
+	Limits map[string]Limit
 	// Lease is how long a claimed message belongs to this worker; twice the
 	// provider's attempt time-out where zero. It must leave room for an
 	// attempt and half of its time-out.
@@ -49,6 +53,30 @@ type WorkerConfig struct {
 	// a person should see; slog.Default() where nil. It never gets a recipient
 	// or a text.
 	Logger *slog.Logger
+}
+
+// Limit bounds what goes to a provider. A zero field is no bound.
+type Limit struct {
+	// PerSecond is how many sends may begin in a second, of all processes
+	// together that work on the box; at least 0.001. All of them should say the
+	// same.
+	PerSecond float64
+	// Burst is how many may begin at once; a quarter of a second's where zero,
+	// at least 1.
+	Burst int
+	// Concurrent is how many sends of this process may be under way at once.
+	Concurrent int
+}
+
+func (l Limit) engine() (engine.Limit, error) {
+	if math.IsNaN(l.PerSecond) || l.PerSecond < 0 || l.PerSecond > 1e6 || l.PerSecond > 0 && l.PerSecond < 0.001 {
+		return engine.Limit{}, fmt.Errorf("%v sends per second, want 0.001 to 1000000", l.PerSecond)
+	}
+	if l.Burst < 0 || l.Burst > 1e6 || l.Concurrent < 0 {
+		return engine.Limit{}, errors.New("burst or concurrency is negative or too large")
+	}
+	burst := or(l.Burst, max(1, int(l.PerSecond/4)))
+	return engine.Limit{PerThousand: int64(l.PerSecond * 1000), Burst: burst, Concurrent: l.Concurrent}, nil
 }
 
 // Worker sends what a box holds. Make it with NewWorker and run it with Run.
@@ -88,8 +116,16 @@ func NewWorker(box *Box, cfg WorkerConfig) (*Worker, error) {
 	if cfg.PollInterval < time.Millisecond || cfg.SweepInterval < time.Millisecond {
 		return nil, errors.New("outbox: worker: an interval is below 1 ms")
 	}
+	limits := map[string]engine.Limit{}
+	for name, l := range cfg.Limits {
+		var err error
+		if limits[name], err = l.engine(); err != nil {
+			return nil, fmt.Errorf("outbox: worker: limit of %q: %w", name, err)
+		}
+	}
 	e, err := engine.New(box.store, engine.Config{
-		Routes: box.list, Providers: cfg.Providers, Lease: cfg.Lease, Random: rand.Int64N, Gates: box.store,
+		Routes: box.list, Providers: cfg.Providers, Lease: cfg.Lease, Random: rand.Int64N, Gates: box.store, Rates: box.store,
+		Limits: limits, Slots: cfg.Slots,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("outbox: worker: %w", err)

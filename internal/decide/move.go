@@ -244,10 +244,10 @@ func (s Setup) next(rule Rule, r Row, l Ledger, spent int, now time.Time, wait t
 		m.NotBefore = l.until(r.Lane.Provider)
 		return m
 	}
-	to, at := s.choose(r.Provider, l, now.Add(wait))
+	to, at := s.choose(r, l, now.Add(wait))
 	m.NotBefore = at
 	m.Lane.Provider = to
-	if to == s.Any && !l.bars(to, later(now.Add(wait), at)) {
+	if to == s.Any && !r.bars(l, to, later(now.Add(wait), at)) {
 		m.Lane.Provider = ""
 	}
 	return m
@@ -257,17 +257,17 @@ func (s Setup) next(rule Rule, r Row, l Ledger, spent int, now time.Time, wait t
 // the one that just failed, in the route's order. Failover follows
 // https://agentwranglers.se/playbook/notifications/text-messages/sms-provider-failover
 // (Agent Wranglers notifications playbook, CC BY 4.0).
-func (s Setup) choose(failed string, l Ledger, from time.Time) (provider string, at time.Time) {
+func (s Setup) choose(r Row, l Ledger, from time.Time) (provider string, at time.Time) {
 	start := 0
 	for i, c := range s.Candidates {
-		if c == failed {
+		if c == r.Provider {
 			start = i + 1
 		}
 	}
 	for i := range 2 * len(s.Candidates) {
 		c := s.Candidates[(start+i)%len(s.Candidates)]
-		if l.barred(c) && i < len(s.Candidates) || i >= len(s.Candidates) && provider != "" {
-			continue // a barred one only where all are: its refusal ends the message
+		if (l.barred(c) || r.left(l, c)) && i < len(s.Candidates) || i >= len(s.Candidates) && provider != "" {
+			continue // a barred one, or one that was left, only where all are
 		}
 		t := later(from, l.until(c))
 		if provider == "" || t.Before(at) {

@@ -156,13 +156,6 @@ func (l Ledger) barred(provider string) bool {
 	return slices.ContainsFunc(l, func(leg Leg) bool { return leg.Provider == provider && leg.Barred })
 }
 
-// bars reports whether a provider other than to can't take the message at t.
-// The lane of any is claimed by each worker for the first provider that it has
-// bound, which need not be the one that was chosen here.
-func (l Ledger) bars(to string, t time.Time) bool {
-	return slices.ContainsFunc(l, func(leg Leg) bool { return leg.Provider != to && (leg.Barred || leg.Until.After(t)) })
-}
-
 // until is the floor that the provider asked for.
 func (l Ledger) until(provider string) time.Time {
 	var t time.Time
@@ -211,6 +204,23 @@ type Row struct {
 
 	Ledger    Ledger
 	OnUnknown dispatch.OnUnknown
+}
+
+// left reports whether a failover on unknown has left the provider: what it
+// may have accepted was waived for another one, not for a second message here.
+func (r Row) left(l Ledger, provider string) bool {
+	return r.OnUnknown.Action == dispatch.UnknownFailover && slices.ContainsFunc(l, func(leg Leg) bool {
+		return leg.Mark == Waived && leg.Provider == provider
+	})
+}
+
+// bars reports whether a provider other than to can't take the message at t.
+// The lane of any is claimed by each worker for the first provider that it has
+// bound, which need not be the one that was chosen here.
+func (r Row) bars(l Ledger, to string, t time.Time) bool {
+	return slices.ContainsFunc(l, func(leg Leg) bool {
+		return leg.Provider != to && (leg.Barred || leg.Until.After(t) || r.left(l, leg.Provider))
+	})
 }
 
 // End is what becomes of a message with nothing open that can't be claimed:

@@ -1,7 +1,6 @@
 package decide
 
 import (
-	"slices"
 	"time"
 
 	"github.com/seed-8098fbb7/dispatch"
@@ -110,10 +109,7 @@ func (s Setup) Blocked(r Row) bool {
 // that is held may go to the one that it was claimed for: not a drill, and not
 // to where a failover on unknown has left it.
 func (s Setup) Passable(r Row) bool {
-	left := r.OnUnknown.Action == dispatch.UnknownFailover && slices.ContainsFunc(r.Ledger, func(leg Leg) bool {
-		return leg.Mark == Waived && leg.Provider == r.Provider
-	})
-	return !r.Pinned && !left && !s.Blocked(r)
+	return !r.Pinned && !r.left(r.Ledger, r.Provider) && !s.Blocked(r)
 }
 
 func (s Setup) siblings(l Ledger) bool {

@@ -102,11 +102,18 @@ func (e *Engine) Claim(ctx context.Context, free int, id [16]byte) (tasks []Task
 			return nil, more, err
 		}
 	}
+	have, err := e.tokens(ctx, name, pick.limit)
+	if err != nil || have == 0 {
+		_, more = e.pick(free)
+		return nil, more, err
+	}
+	pick.limit = rung(have)
 	tasks, err = e.store.Claim(ctx, e.request(pick, id))
 	if err != nil {
 		return nil, false, err
 	}
 	e.gates.taken(name)
+	e.claimed(name, len(tasks))
 	switch {
 	case pick.probe:
 		for i := range tasks {
@@ -165,9 +172,12 @@ func (e *Engine) pick(free int) (best pick, ok bool) {
 		if !usable {
 			continue
 		}
-		limit := 1
-		if !probe {
-			limit = e.gates.ramp(to.contract.Name, rung(free))
+		limit := e.room(to.contract.Name, e.slots(l, free))
+		switch {
+		case probe:
+			limit = min(limit, 1)
+		case limit > 0:
+			limit = e.gates.ramp(to.contract.Name, rung(limit))
 		}
 		if limit > 0 {
 			best = pick{lane: l, to: to, probe: probe, limit: rung(limit)}

@@ -22,6 +22,12 @@ type Config struct {
 	Random func(n int64) int64
 	// Gates shares the holds on providers; nil holds none.
 	Gates Gates
+	// Rates shares the rates of Limits; nil shares none.
+	Rates Rates
+	// Limits bound what goes to a provider, by its name.
+	Limits map[string]Limit
+	// Slots is how many sends may run at once. A tenth is kept for High.
+	Slots int
 }
 
 // Engine decides and asks its Store. Look, Claim and Hint belong to one
@@ -35,6 +41,7 @@ type Engine struct {
 	byName    map[string]*lane
 	sweep     sweeper
 	gates     gates
+	rates     rates
 	claims    int
 }
 
@@ -47,7 +54,7 @@ type bound struct {
 func New(store Store, cfg Config) (*Engine, error) {
 	e := &Engine{
 		store: store, cfg: cfg, routes: map[string]dispatch.Route{}, providers: map[string]bound{},
-		byName: map[string]*lane{},
+		byName: map[string]*lane{}, rates: rates{blocks: map[string]block{}, inflight: map[string]int{}},
 	}
 	for _, p := range cfg.Providers {
 		if p == nil {
@@ -61,6 +68,11 @@ func New(store Store, cfg Config) (*Engine, error) {
 			return nil, fmt.Errorf("provider %q stands twice", c.Name)
 		}
 		e.providers[c.Name] = bound{provider: p, contract: c}
+	}
+	for name := range cfg.Limits {
+		if _, ok := e.providers[name]; !ok {
+			return nil, fmt.Errorf("limit for provider %q, which is not bound", name)
+		}
 	}
 	used := map[string]bool{}
 	for _, r := range cfg.Routes {

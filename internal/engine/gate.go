@@ -359,9 +359,19 @@ func (e *Engine) held(t Task, s decide.Setup, now time.Time) (m decide.Move, hel
 	return s.Unusable(t.Row, now), true
 }
 
-// heldAgain is how long a row waits whose country is held at its only provider,
-// or which was claimed for a provider that it can't go to, since its own is
-// held.
+// wait is how long a row waits whose own provider is held and that can't go to
+// the one that it was claimed for. Each such claim is a write for nothing.
+func (g *gates) wait(provider string, now time.Time) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	gate := g.known[gateKey{provider, 0}]
+	if gate.Closed && gate.Until.IsZero() {
+		return 30 * time.Second
+	}
+	return min(max(heldAgain, gate.Until.Sub(now)), 5*time.Minute)
+}
+
+// heldAgain is how long a row waits whose country is held at its only provider.
 const heldAgain = 5 * time.Second
 
 // spare leaves the budget of a probe alone that was proven unsent: the gate

@@ -126,7 +126,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Exchange.MaxBody = 1 << 20
 	}
 	if err := c.validate(); err != nil {
-		return c, fmt.Errorf("twilio: %w", err)
+		return c, err
 	}
 	if c.BaseURL == "" {
 		if c.Edge != "" && c.Region == "" {
@@ -147,44 +147,44 @@ func (c Config) withDefaults() (Config, error) {
 // validate says what is wrong. It quotes nothing.
 func (c Config) validate() error {
 	if err := dispatch.ValidName(c.Name); err != nil {
-		return fmt.Errorf("Name %w", err)
+		return fmt.Errorf("twilio: Name %w", err)
 	}
 	switch {
 	case !accountSID.MatchString(c.AccountSID):
-		return errors.New("AccountSID is not AC and 32 hex digits")
+		return errors.New("twilio: AccountSID is not AC and 32 hex digits")
 	case (c.APIKey == "") != (c.APISecret == ""):
-		return errors.New("APIKey and APISecret go together")
+		return errors.New("twilio: APIKey and APISecret go together")
 	case c.APIKey != "" && !apiKeySID.MatchString(c.APIKey):
-		return errors.New("APIKey is not SK and 32 hex digits")
+		return errors.New("twilio: APIKey is not SK and 32 hex digits")
 	case c.AuthToken == "" && c.APIKey == "":
-		return errors.New("AuthToken is empty, and there is no APIKey")
+		return errors.New("twilio: AuthToken is empty, and there is no APIKey")
 	case !printable(c.AuthToken):
-		return errors.New("AuthToken has a blank or a control character in it")
+		return errors.New("twilio: AuthToken has a blank or a control character in it")
 	case !printable(c.APISecret):
-		return errors.New("APISecret has a blank or a control character in it")
+		return errors.New("twilio: APISecret has a blank or a control character in it")
 	case c.Region != "" && !location.MatchString(c.Region):
-		return errors.New("Region is no name like ie1")
+		return errors.New("twilio: Region is no name like ie1")
 	case c.Edge != "" && !location.MatchString(c.Edge):
-		return errors.New("Edge is no name like dublin")
+		return errors.New("twilio: Edge is no name like dublin")
 	case c.BaseURL != "" && c.Region+c.Edge != "":
-		return errors.New("BaseURL and Region or Edge are both set")
+		return errors.New("twilio: BaseURL and Region or Edge are both set")
 	case c.Lag < 0 || c.Lag > maxTime:
-		return fmt.Errorf("Lag is %v, want 0 to %v", c.Lag, maxTime)
+		return fmt.Errorf("twilio: Lag is %v, want 0 to %v", c.Lag, maxTime)
 	case c.Grace < 0 || c.Grace > maxTime:
-		return fmt.Errorf("Grace is %v, want 0 to %v", c.Grace, maxTime)
+		return fmt.Errorf("twilio: Grace is %v, want 0 to %v", c.Grace, maxTime)
 	}
 	if c.BaseURL != "" {
 		u, err := exchange.ParseURL(c.BaseURL)
 		if err != nil {
-			return fmt.Errorf("BaseURL: %w", err)
+			return fmt.Errorf("twilio: BaseURL: %w", err)
 		}
 		if u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "" {
-			return errors.New("BaseURL has more than scheme and host")
+			return errors.New("twilio: BaseURL has more than scheme and host")
 		}
 	}
 	if c.From != "" {
 		if err := validFrom(c.From); err != nil {
-			return fmt.Errorf("From %w", err)
+			return fmt.Errorf("twilio: From %w", err)
 		}
 	}
 	return c.validateCallback()
@@ -196,22 +196,22 @@ func (c Config) validateCallback() error {
 	}
 	u, err := exchange.ParseURL(c.StatusCallback)
 	if err != nil {
-		return fmt.Errorf("StatusCallback: %w", err)
+		return fmt.Errorf("twilio: StatusCallback: %w", err)
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	switch {
 	case err != nil:
-		return errors.New("StatusCallback's query can't be read")
+		return errors.New("twilio: StatusCallback's query can't be read")
 	case query.Has(keyParam):
-		return errors.New("StatusCallback's query has " + keyParam + " in it, which is ours to add")
+		return errors.New("twilio: StatusCallback's query has " + keyParam + " in it, which is ours to add")
 	case query.Has(bodyHash):
-		return errors.New("StatusCallback's query has " + bodyHash + " in it, which is Twilio's to add")
+		return errors.New("twilio: StatusCallback's query has " + bodyHash + " in it, which is Twilio's to add")
 	case strings.Contains(u.Host, "_"):
-		return errors.New("StatusCallback's host has an underscore, which Twilio refuses")
+		return errors.New("twilio: StatusCallback's host has an underscore, which Twilio refuses")
 	case len(c.StatusCallback) > 3900:
-		return errors.New("StatusCallback is longer than 3,900 bytes")
+		return errors.New("twilio: StatusCallback is longer than 3,900 bytes")
 	case c.AuthToken == "":
-		return errors.New("StatusCallback needs the AuthToken: it signs the callbacks")
+		return errors.New("twilio: StatusCallback needs the AuthToken: it signs the callbacks")
 	}
 	return nil
 }

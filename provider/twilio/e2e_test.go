@@ -370,8 +370,12 @@ func TestReceiptsNeverResend(t *testing.T) {
 	s.settles(t, intents, dispatch.Sent)
 	codes := []string{"30003", "30005", "30007", "30008", "30001", "21610"}
 	orders := [][]string{
-		{"queued", "sent", "undelivered"}, {"queued", "undelivered", "sent"}, {"sent", "queued", "undelivered"},
-		{"sent", "undelivered", "queued"}, {"undelivered", "queued", "sent"}, {"undelivered", "sent", "queued"},
+		{"queued", "sent", "undelivered"},
+		{"queued", "undelivered", "sent"},
+		{"sent", "queued", "undelivered"},
+		{"sent", "undelivered", "queued"},
+		{"undelivered", "queued", "sent"},
+		{"undelivered", "sent", "queued"},
 	}
 	var group sync.WaitGroup
 	for n, m := range s.fake.messages() {
