@@ -119,13 +119,19 @@ func (s *store) applyReceipt(ctx context.Context, r dueReceipt) error {
 	if err != nil {
 		return err
 	}
-	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	taken := false
+	err = pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, s.sql.takeReceipt, r.provider, r.account, r.event)
 		if err != nil || tag.RowsAffected() == 0 {
 			return err // another worker took it
 		}
+		taken = true
 		return s.edit(ctx, tx, key, 0, func(v engine.View) (engine.Edit, error) { return receiptEdit(v, r), nil })
 	})
+	if err != nil || !taken || r.kind != dispatch.Delivered {
+		return err
+	}
+	return s.delivered(ctx, key, r.provider)
 }
 
 // receiptEdit is what a receipt does: late truth, and an event in the history.

@@ -36,6 +36,7 @@ type statements struct {
 	gates, closeGate, probeGate               string
 	passGate, openGate                        string
 	seedRate, takeTokens                      string
+	addHealth, health, dropHealth, delivered  string
 	notice, takeNotices                       string
 	dropNotice, deferNotice                   string
 }
@@ -55,6 +56,7 @@ func render(schema string) statements {
 		receive: in(receiveSQL), dueReceipts: in(dueReceiptsSQL), takeReceipt: in(takeReceiptSQL), putOffReceipt: in(putOffReceiptSQL),
 		gates: in(gatesSQL), closeGate: in(closeGateSQL), probeGate: in(probeGateSQL), passGate: in(admitGateSQL), openGate: in(openGateSQL),
 		seedRate: in(seedRateSQL), takeTokens: in(takeTokensSQL),
+		addHealth: in(addHealthSQL), health: in(healthSQL), dropHealth: in(dropHealthSQL), delivered: in(deliveredSQL),
 		notice: in(noticeSQL), takeNotices: in(takeNoticesSQL), dropNotice: in(dropNoticeSQL), deferNotice: in(deferNoticeSQL),
 	}
 	for _, n := range claimSizes {

@@ -20,6 +20,7 @@ const lookupsAtOnce = 50
 // worker tends every lane; there is no leader, and a move that another worker
 // made first is fenced out.
 func (r *run) tend(ctx context.Context) {
+	var examined watch
 	for {
 		if r.rest(ctx, nil, r.cfg.SweepInterval); ctx.Err() != nil {
 			return
@@ -28,6 +29,10 @@ func (r *run) tend(ctx context.Context) {
 		query, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		asks, moved, err := r.engine.Sweep(query, lookupsAtOnce)
 		err = errors.Join(err, r.box.store.applyReceipts(query))
+		if examined.elapsed() >= examineEvery {
+			examined = stopwatch()
+			err = errors.Join(err, r.examine(query))
+		}
 		done()
 		for _, c := range moved {
 			r.tellSwept(ctx, c)
@@ -42,6 +47,27 @@ func (r *run) tend(ctx context.Context) {
 			r.box.wake.ring() // what was swept may be due at once
 		}
 	}
+}
+
+// examineEvery is the pause between two looks at the providers' health.
+const examineEvery = 2 * time.Second
+
+// examine shares what this process has counted, and warns of time-outs that
+// are too tight for what was measured.
+func (r *run) examine(ctx context.Context) error {
+	tight, err := r.engine.Examine(ctx)
+	for _, t := range tight {
+		if r.warned.elapsed() < time.Hour {
+			break
+		}
+		r.warned = stopwatch()
+		r.log.WarnContext(ctx, "attempt time-out is tight for the measured answers", slog.String("provider", t.Provider),
+			slog.Duration("p95", t.Quantile(0.95)), slog.Duration("p99", t.Quantile(0.99)))
+	}
+	if err == nil {
+		_, err = r.box.store.pool.Exec(ctx, r.box.sql.dropHealth)
+	}
+	return err
 }
 
 func (r *run) ask(l engine.Lookup, began watch) {

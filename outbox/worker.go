@@ -26,6 +26,8 @@ type WorkerConfig struct {
 	Slots int
 	// Limits bound what goes to a provider, by its name.
 	Limits map[string]Limit
+	// Health says when a provider is unhealthy.
+	Health Thresholds
 	// Lease is how long a claimed message belongs to this worker; twice the
 	// provider's attempt time-out where zero. It must leave room for an
 	// attempt and half of its time-out.
@@ -123,9 +125,13 @@ func NewWorker(box *Box, cfg WorkerConfig) (*Worker, error) {
 			return nil, fmt.Errorf("outbox: worker: limit of %q: %w", name, err)
 		}
 	}
+	thresholds, err := cfg.Health.engine()
+	if err != nil {
+		return nil, fmt.Errorf("outbox: worker: %w", err)
+	}
 	e, err := engine.New(box.store, engine.Config{
 		Routes: box.list, Providers: cfg.Providers, Lease: cfg.Lease, Random: rand.Int64N, Gates: box.store, Rates: box.store,
-		Limits: limits, Slots: cfg.Slots,
+		Health: box.store, Thresholds: thresholds, Limits: limits, Slots: cfg.Slots,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("outbox: worker: %w", err)
@@ -196,6 +202,8 @@ type run struct {
 	work sync.WaitGroup  // claimer, tender, listener, herald, auditors
 	send sync.WaitGroup  // senders
 	cut  context.Context //nolint:containedctx // it lives as long as the run, and outlives its ctx
+
+	warned watch // of the tender
 }
 
 func (r *run) run(ctx context.Context) error {

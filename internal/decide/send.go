@@ -105,6 +105,18 @@ func (s Setup) Blocked(r Row) bool {
 		r.Ledger.barred(r.Provider) && !r.Pinned && s.siblings(r.Ledger))
 }
 
+// Free are the candidates that didn't refuse the row's sender, and that no
+// failover has left.
+func (s Setup) Free(r Row) []string {
+	var free []string
+	for _, c := range s.Candidates {
+		if !r.Ledger.barred(c) && !r.left(r.Ledger, c) {
+			free = append(free, c)
+		}
+	}
+	return free
+}
+
 // Passable reports whether a row that was claimed from the lane of a provider
 // that is held may go to the one that it was claimed for: not a drill, and not
 // to where a failover on unknown has left it.

@@ -119,6 +119,10 @@ func (e *Engine) Claim(ctx context.Context, free int, id [16]byte) (tasks []Task
 		for i := range tasks {
 			tasks[i].Probe = true
 		}
+	case pick.forced(e):
+		for i := range tasks {
+			tasks[i].Forced = true
+		}
 	case len(tasks) == pick.limit:
 		for _, t := range tasks {
 			if t.Due.After(l.from) {
@@ -141,7 +145,7 @@ func (e *Engine) request(p pick, id [16]byte) Claim {
 	}
 	req := Claim{
 		ID: id, Lane: l.id, Provider: c.Name, Account: c.Account, Encoding: c.Encoding,
-		Lease: e.lease(c), Limit: p.limit, From: l.from, Probe: p.probe,
+		Lease: e.lease(c), Limit: p.limit, From: l.from, Probe: p.probe || p.forced(e),
 	}
 	if c.Dedupe.Window > 0 {
 		req.Window = max(0, c.Dedupe.Window-2*req.Lease)
@@ -155,6 +159,12 @@ type pick struct {
 	to    bound
 	probe bool
 	limit int
+}
+
+// forced reports whether the provider is called though it is held for its
+// health, since every other is too.
+func (p pick) forced(e *Engine) bool {
+	return !p.probe && e.gates.reason(p.to.contract.Name, 0) == GateHealth
 }
 
 // pick returns the lane to claim from: the highest priority that is ready and

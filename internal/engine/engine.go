@@ -26,6 +26,9 @@ type Config struct {
 	Rates Rates
 	// Limits bound what goes to a provider, by its name.
 	Limits map[string]Limit
+	// Health shares health; nil judges none. Thresholds say what is unhealthy.
+	Health     HealthStore
+	Thresholds Thresholds
 	// Slots is how many sends may run at once. A tenth is kept for High.
 	Slots int
 }
@@ -42,6 +45,7 @@ type Engine struct {
 	sweep     sweeper
 	gates     gates
 	rates     rates
+	counts    counts
 	claims    int
 }
 

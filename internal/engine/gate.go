@@ -264,7 +264,11 @@ func (e *Engine) settleGates(ctx context.Context, changes []Change) error {
 			c.Hold.Sticky = c.Hold.Reason != GateFloor && e.hasSibling(c.Hold.Provider)
 		}
 		if c.Pass {
-			if err := e.cfg.Gates.PassGate(ctx, c.Record.Provider, 0, 1, circuitProbe); err != nil {
+			need, next := 1, circuitProbe
+			if e.gates.reason(c.Record.Provider, 0) == GateHealth {
+				need, next = healthPasses, healthProbe
+			}
+			if err := e.cfg.Gates.PassGate(ctx, c.Record.Provider, 0, need, next); err != nil {
 				return err
 			}
 		}
@@ -325,15 +329,20 @@ func (e *Engine) target(l *lane) (b bound, probe, ok bool) {
 			return b, false, true
 		}
 	}
-	return bound{}, false, false
+	b, ok = e.lastResort(l)
+	return b, false, ok
 }
 
 // probing wins or loses the probe of a provider that is held.
 func (e *Engine) probing(ctx context.Context, provider string) (bool, error) {
 	every, most := circuitProbe, circuitProbeMost
 	e.gates.mu.Lock()
-	if e.gates.known[gateKey{provider, 0}].Reason == GateAccount {
+	switch e.gates.known[gateKey{provider, 0}].Reason {
+	case GateAccount:
 		every, most = accountProbe, accountProbeMost
+	case GateHealth:
+		every = healthProbe
+	case GateFloor, GateCircuit, GatePaused:
 	}
 	e.gates.mu.Unlock()
 	e.gates.asked(provider)
@@ -345,7 +354,7 @@ func (e *Engine) probing(ctx context.Context, provider string) (bool, error) {
 // it goes to a provider that isn't, or waits a moment.
 func (e *Engine) held(t Task, s decide.Setup, now time.Time) (m decide.Move, held bool) {
 	switch {
-	case t.Probe:
+	case t.Probe, t.Forced:
 		return m, false
 	case e.gates.closed(t.Provider, 0):
 		return s.Unstarted(t.Row, now, 0), true
@@ -357,6 +366,25 @@ func (e *Engine) held(t Task, s decide.Setup, now time.Time) (m decide.Move, hel
 		return s.Unstarted(t.Row, now, heldAgain), true
 	}
 	return s.Unusable(t.Row, now), true
+}
+
+// elsewhere hands a claimed row back whose provider can't take it: to one that
+// can and isn't held, or it waits for its own.
+func (e *Engine) elsewhere(t Task, s decide.Setup, now time.Time) decide.Move {
+	free := s
+	free.Candidates = slices.DeleteFunc(s.Free(t.Row), func(p string) bool { return e.gates.closed(p, 0) })
+	if len(free.Candidates) > 0 {
+		return free.Unusable(t.Row, now)
+	}
+	m := s.Unusable(t.Row, now)
+	to := m.Lane.Provider
+	if to == "" {
+		to = s.Any
+	}
+	if m.To == dispatch.Pending && e.gates.closed(to, 0) {
+		m.Wait = max(m.Wait, e.gates.wait(to, now))
+	}
+	return m
 }
 
 // wait is how long a row waits whose own provider is held and that can't go to

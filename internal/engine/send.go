@@ -30,7 +30,7 @@ func (e *Engine) Begin(t Task, elapsed time.Duration) (a Attempt, back Change, o
 		return Attempt{}, handBack(t, s.Unstarted(t.Row, now, e.gates.wait(t.Lane.Provider, now))), false
 	}
 	if !known || !slices.Contains(s.Candidates, t.Provider) || s.Blocked(t.Row) {
-		return Attempt{}, handBack(t, s.Unusable(t.Row, now)), false
+		return Attempt{}, handBack(t, e.elsewhere(t, s, now)), false
 	}
 	if m, held := e.held(t, s, now); held {
 		return Attempt{}, handBack(t, m), false
@@ -97,6 +97,9 @@ func (e *Engine) Finish(t Task, acc dispatch.Accepted, err error, elapsed, took 
 		Record: Record{
 			Kind: KindAttempt, Provider: t.Provider, Account: t.Account, Evidence: ev, Verdict: v, Took: took,
 		},
+	}
+	if e.cfg.Health != nil {
+		e.counts.count(t, ev, v, took)
 	}
 	passing := false
 	if e.cfg.Gates != nil {

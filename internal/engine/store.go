@@ -82,6 +82,9 @@ type Task struct {
 	Country  int
 	// Probe tells that it was claimed to see whether a held provider answers.
 	Probe bool
+	// Forced tells that its provider is held for its health, and every other is
+	// too.
+	Forced bool
 }
 
 // Kind is what a row of the history tells of. The numbers are stored.

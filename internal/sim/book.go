@@ -9,7 +9,6 @@ type book struct {
 	spent int
 	epoch int // waivers so far: each allows one acceptance more
 	floor [2]time.Duration
-	shun  [2]bool       // providers that a failover left: they must not get the message again
 	doubt time.Duration // when the row may be given up as unknown
 }
 
@@ -33,6 +32,7 @@ type send struct {
 	back       bool // handed back: it must never begin
 	proven     bool // it was not accepted
 	waived     bool // an explicit choice set it aside
+	left       bool // that choice was another provider: this one must not get the message again
 }
 
 // look is a look-up that reached the vendor.
@@ -60,17 +60,18 @@ func (b *book) send(fence int64) *send {
 func (s *send) open() bool { return !s.proven && !s.waived && !s.back }
 
 // waive sets every open send aside: a choice that may deliver a second time.
-func (b *book) waive() {
+func (b *book) waive(failover bool) {
 	b.epoch++
 	for i := range b.sends {
-		if s := &b.sends[i]; s.open() {
-			s.waived = true
+		s := &b.sends[i]
+		s.left = s.left && failover // a person sends it anyway, to whomever
+		if s.open() {
+			s.waived, s.left = true, failover
 		}
 	}
 }
 
 func (b *book) unwaive() {
-	b.shun = [2]bool{}
 	for i := range b.sends {
 		b.sends[i].waived = false
 	}

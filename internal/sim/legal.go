@@ -202,8 +202,8 @@ func (f *referee) guards(rule decide.Rule, before, after *row) {
 	case decide.RuleRetry:
 		need(!ended && open > 0 && after.Fence > before.Fence, "retry of an open row")
 	case decide.RuleSendAnyway:
-		b.waive()
-		b.spent, b.shun = 0, [2]bool{}
+		b.waive(false)
+		b.spent = 0
 		need(!ended && openNow == 0 && waivedNow == open+waived && after.Fence > before.Fence && !expired, "O must become V")
 	case decide.RuleCancelHeld:
 		need(after.Ended != decide.NotEnded && after.Reason == dispatch.ReasonSuperseded, "it may have been accepted")
@@ -246,11 +246,7 @@ func (f *referee) lapsed(rule decide.Rule, before, after *row, need func(bool, s
 	need(ended == (rule == decide.RuleLapsedEnded), "ended rows end as superseded, others don't")
 	need(ended || (action == dispatch.UnknownDead) == (rule == decide.RuleLapsedDead), "the policy says otherwise")
 	if rule == decide.RuleLapsedAgain {
-		b := &f.books[after.m.n]
-		b.waive()
-		if action == dispatch.UnknownFailover {
-			b.shun[f.w.vendor(before.Provider).n] = true
-		}
+		f.books[after.m.n].waive(action == dispatch.UnknownFailover)
 		need(action == dispatch.UnknownResend || action == dispatch.UnknownFailover, "nobody chose it")
 		need(after.Ledger.Count(decide.Open) == 0, "O must become V")
 		need(action != dispatch.UnknownFailover || after.State != dispatch.Pending || after.Lane.Provider != before.Provider, "it goes to the same provider")

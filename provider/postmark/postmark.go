@@ -119,16 +119,22 @@ func (p *Provider) auth() http.Header {
 	return http.Header{"X-Postmark-Server-Token": {p.cfg.ServerToken}}
 }
 
-// tell hands on whom Postmark will not deliver to.
+// tell hands on whom Postmark will not deliver to. The receipts go by the
+// mail's id where there is one: with the key they would settle the mail while
+// it is being sent.
 func (p *Provider) tell(ctx context.Context, key dispatch.Key, id string, skipped []string) {
 	if p.cfg.Suppressed == nil {
 		return
 	}
 	var receipts []dispatch.Receipt
+	event := key.String()
+	if id != "" {
+		key = dispatch.Key{}
+	}
 	for _, recipient := range skipped {
 		receipts = append(receipts, dispatch.Receipt{
 			Provider: p.cfg.Name, Account: p.cfg.Account, Key: key, ProviderID: id, Kind: dispatch.Bounced, Code: "406", Permanent: true,
-			Recipient: recipient, EventKey: mailapi.EventKey(key.String(), "inactive", "", recipient),
+			Recipient: recipient, EventKey: mailapi.EventKey(event, "inactive", "", recipient),
 		})
 	}
 	if p.cfg.Suppressed.Receive(ctx, receipts) != nil {

@@ -18,6 +18,9 @@ const (
 	// span is the longest time that one synchronous report covers. Source:
 	// the page "Get records synchronously by date range".
 	span = 24 * time.Hour
+	// maxReport is the size of a report of 1000 records, the most that one
+	// has, in bytes. A larger one proves nothing.
+	maxReport = 2 << 20
 )
 
 // Lookup asks the Reports API for what went to the number in that time. A
@@ -42,7 +45,7 @@ func (p *Provider) Lookup(ctx context.Context, q dispatch.Query) (dispatch.Found
 		"account_id": {p.cfg.APIKey}, "product": {product}, "direction": {"outbound"}, "to": {strings.TrimPrefix(sms.To, "+")},
 		"date_start": {from.UTC().Format(time.RFC3339)}, "date_end": {until.UTC().Format(time.RFC3339)},
 	}
-	a, err := p.client.Do(ctx, exchange.Request{
+	a, err := p.reports.Do(ctx, exchange.Request{
 		Method: http.MethodGet, URL: p.cfg.ReportsURL + "/v2/reports/records?" + query.Encode(),
 		Header: http.Header{"Accept": {"application/json"}}, Auth: p.basic(),
 	})

@@ -56,7 +56,9 @@ type Provider struct {
 	cfg    Config
 	key    *rsa.PrivateKey // nil: Basic
 	client *exchange.Client
-	unread atomic.Int64
+	// reports is for the Reports API, whose answers are larger.
+	reports *exchange.Client
+	unread  atomic.Int64
 }
 
 // New checks the configuration. Its error names the field and quotes no
@@ -75,11 +77,18 @@ func New(cfg Config) (*Provider, error) {
 	if p.client, err = exchange.New(cfg.Exchange); err != nil {
 		return nil, err
 	}
+	cfg.Exchange.MaxBody = max(cfg.Exchange.MaxBody, maxReport)
+	if p.reports, err = exchange.New(cfg.Exchange); err != nil {
+		return nil, err
+	}
 	return p, nil
 }
 
 // Close closes idle connections.
-func (p *Provider) Close() { p.client.Close() }
+func (p *Provider) Close() {
+	p.client.Close()
+	p.reports.Close()
+}
 
 // String shows name and account.
 func (p *Provider) String() string { return p.cfg.String() }

@@ -112,6 +112,8 @@ type Taken struct {
 type Ledger struct {
 	// Lose loses the answer of the nth call, from 1.
 	Lose func(n int) bool
+	// Drop ends the nth call before the mail is taken, without an answer.
+	Drop func(n int) bool
 	// Early is called when a mail was taken, before the answer.
 	Early func(Taken)
 
@@ -131,12 +133,16 @@ func Losing(seed uint64, percent int) func(int) bool {
 	}
 }
 
-// Call counts a call and returns its number.
+// Call counts a call, ends it where it shall, and returns its number.
 func (l *Ledger) Call() int {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.calls++
-	return l.calls
+	n := l.calls
+	l.mu.Unlock()
+	if l.Drop != nil && l.Drop(n) {
+		panic(http.ErrAbortHandler)
+	}
+	return n
 }
 
 // Calls is how many there were.

@@ -1,0 +1,76 @@
+package postmark_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/provider/internal/mailtest"
+)
+
+// Answers lost on 30 % of the calls, a part of them before the mail was taken:
+// the search finds what is there, what isn't is sent again, and each mail is
+// delivered once.
+func TestLostAnswersDeliverOnce(t *testing.T) {
+	f := newFake(t)
+	f.Lag = 100 * time.Millisecond
+	cfg := config(f.URL)
+	cfg.Lag, cfg.HookUser, cfg.HookPassword = 300*time.Millisecond, "", ""
+	p := open(t, cfg)
+	w := newWorld(t, p)
+	f.Lose, f.Drop = mailtest.Losing(1, 22), mailtest.Losing(2, 8)
+	w.begin(t, p)
+	w.settled(t)
+	require.Greater(t, f.Calls(), sends, "some were not taken, and sent again")
+	w.once(t, &f.Ledger)
+}
+
+// Events: before the answer (B147), twice and out of order (B145, B150). They
+// settle lost answers; a bounce sends nothing again (B161).
+func TestEventsSettle(t *testing.T) {
+	f := newFake(t)
+	p := open(t, config(f.URL))
+	w := newWorld(t, p)
+	w.webhook = p.Webhook(w.box)
+	f.Lose = mailtest.Losing(3, 30)
+	f.Early = func(m mailtest.Taken) {
+		if m.ID[len(m.ID)-1]%2 == 0 {
+			w.post(t, call(event(m, "Delivery")))
+		}
+	}
+	w.begin(t, p)
+	require.Eventually(t, func() bool { return f.Calls() == sends }, 60*time.Second, 20*time.Millisecond)
+	for _, m := range f.All() {
+		w.post(t, call(event(m, "Bounce")))
+		w.post(t, call(event(m, "Delivery")))
+		w.post(t, call(event(m, "Bounce")))
+	}
+	w.settled(t)
+	w.once(t, &f.Ledger)
+	require.Equal(t, sends, f.Calls())
+	require.Eventually(t, func() bool { return w.events(t, w.keys[0]) == 2 }, 20*time.Second, 20*time.Millisecond)
+}
+
+// B010: what Postmark skips comes as a receipt beside the acceptance.
+func TestSkippedAreTold(t *testing.T) {
+	sink := &mailtest.Sink{}
+	cfg := config(partial(t))
+	cfg.Suppressed = sink
+	p := open(t, cfg)
+	e := mailtest.Golden()
+	a, err := p.Send(t.Context(), e)
+	require.NoError(t, err)
+	require.Len(t, sink.All(), 2)
+	for _, r := range sink.All() {
+		require.Equal(t, a.ID, r.ProviderID)
+		require.Equal(t, dispatch.Bounced, r.Kind)
+		require.True(t, r.Permanent)
+	}
+	mailtest.CheckReceipts(t, sink.All())
+	sink.Err = mailtest.ErrDown
+	_, err = p.Send(t.Context(), e)
+	require.NoError(t, err, "it was accepted all the same")
+	require.Equal(t, int64(1), p.Unread())
+}
