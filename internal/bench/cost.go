@@ -84,28 +84,48 @@ func parseStat(b []byte) (p process, err error) {
 	return process{parent: int(n[0]), own: n[1] + n[2], ended: n[3] + n[4]}, nil
 }
 
-// serverCPU adds up the server that the backend belongs to.
+// serverCPU adds up the server that the backend belongs to. A process that
+// ends between the reading of its parent and its own would be missed, so it is
+// read again until none has.
 func serverCPU(proc string, backend int) (time.Duration, error) {
 	p, err := readStat(proc, strconv.Itoa(backend))
 	if err != nil {
 		return 0, err
 	}
-	first, err := readStat(proc, strconv.Itoa(p.parent))
+	parent := strconv.Itoa(p.parent)
+	first, err := readStat(proc, parent)
 	if err != nil {
 		return 0, err
 	}
+	for range 50 {
+		sum, err := childrenCPU(proc, p.parent)
+		if err != nil {
+			return 0, err
+		}
+		again, err := readStat(proc, parent)
+		if err != nil {
+			return 0, err
+		}
+		if again.ended == first.ended {
+			return time.Duration(sum+again.own+again.ended) * tick, nil
+		}
+		first = again
+	}
+	return 0, errors.New("the server's processes end too often to be counted")
+}
+
+func childrenCPU(proc string, parent int) (sum int64, err error) {
 	paths, err := filepath.Glob(filepath.Join(proc, "[0-9]*"))
 	if err != nil {
 		return 0, err
 	}
-	sum := first.own + first.ended
 	for _, path := range paths {
 		child, err := readStat(proc, filepath.Base(path))
-		if err == nil && child.parent == p.parent {
+		if err == nil && child.parent == parent {
 			sum += child.own
-		} // an error: it has ended since, and counts among its parent's
+		} // an error: it has ended since, which its parent tells
 	}
-	return time.Duration(sum) * tick, nil
+	return sum, nil
 }
 
 func readStat(proc, pid string) (process, error) {

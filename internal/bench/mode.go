@@ -27,20 +27,20 @@ type step func(ctx context.Context, b *bench) error
 
 var smokeMode = mode{
 	name: "smoke", rounds: 3,
-	noop: 30_000, enqueue: 1500 * time.Millisecond, goroutines: []int{8},
+	noop: 60_000, enqueue: 1500 * time.Millisecond, goroutines: []int{8},
 	steps: []step{noop, enqueue},
 }
 
 var quickMode = mode{
 	name: "quick", rounds: 3,
-	noop: 40_000, http: 10_000, held: 20_000, bulk: 50_000, latency: 150,
+	noop: 60_000, http: 20_000, held: 20_000, bulk: 50_000, latency: 150,
 	enqueue: time.Second, goroutines: []int{1, 8, 32}, pending: 200_000,
 	steps: []step{noop, httpFast, enqueue, bulk, latency, held, backlog},
 }
 
 var full = mode{
 	name: "full", rounds: 5,
-	noop: 100_000, http: 50_000, slow: 50_000, held: 60_000, bulk: 100_000, latency: 500,
+	noop: 200_000, http: 50_000, slow: 50_000, held: 60_000, bulk: 100_000, latency: 500,
 	enqueue: 4 * time.Second, goroutines: []int{1, 8, 32}, pending: 1_000_000,
 	steps: []step{noop, httpFast, httpSlow, enqueue, bulk, latency, held, backlog},
 }

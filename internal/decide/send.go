@@ -117,11 +117,18 @@ func (s Setup) Free(r Row) []string {
 	return free
 }
 
-// Passable reports whether a row that was claimed from the lane of a provider
-// that is held may go to the one that it was claimed for: not a drill, and not
-// to where a failover on unknown has left it.
+// Astray reports whether the row was claimed from the lane of a provider that
+// is held, for one that it must never go to: it is a drill, or a failover on
+// unknown has left that one. Such a claim is always handed back, so that
+// nothing has left where its worker died.
+func (r Row) Astray() bool {
+	return r.Lane.Provider != "" && r.Lane.Provider != r.Provider && (r.Pinned || r.left(r.Ledger, r.Provider))
+}
+
+// Passable reports whether a row may go to the provider that it was claimed
+// for, where that isn't its lane's: the lane's is held, and passed over.
 func (s Setup) Passable(r Row) bool {
-	return !r.Pinned && !r.left(r.Ledger, r.Provider) && !s.Blocked(r)
+	return r.Lane.Provider == "" || r.Lane.Provider == r.Provider || !r.Astray() && !s.Blocked(r)
 }
 
 func (s Setup) siblings(l Ledger) bool {

@@ -26,7 +26,7 @@ func (e *Engine) Begin(t Task, elapsed time.Duration) (a Attempt, back Change, o
 	now := t.Now.Add(elapsed)
 	s := e.setup(t)
 	b, known := e.providers[t.Provider]
-	if t.Lane.Provider != "" && t.Lane.Provider != t.Provider && !s.Passable(t.Row) {
+	if !s.Passable(t.Row) {
 		return Attempt{}, handBack(t, s.Unstarted(t.Row, now, e.gates.wait(t.Lane.Provider, now))), false
 	}
 	if !known || !slices.Contains(s.Candidates, t.Provider) || s.Blocked(t.Row) {

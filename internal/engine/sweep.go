@@ -68,10 +68,15 @@ func (e *Engine) tend(ctx context.Context, rows []Task, lookups int) (todo []Loo
 		if !ok {
 			continue
 		}
-		if m.Rule == decide.RuleSwept && !hasSender(t.Senders, t.Provider) {
+		if m.Rule == decide.RuleSwept {
 			// No worker begins such a send: Begin hands it back. Its worker died
 			// before it could, and nothing has left.
-			m = s.Unusable(t.Row, t.Now)
+			switch {
+			case t.Astray():
+				m = s.Unstarted(t.Row, t.Now, 0)
+			case !hasSender(t.Senders, t.Provider):
+				m = s.Unusable(t.Row, t.Now)
+			}
 		}
 		if m.Rule == decide.RuleLookup {
 			if lookups <= 0 {

@@ -40,11 +40,11 @@ func Check(m dispatch.Email) error {
 	seen := map[string]bool{}
 	for _, list := range [][]dispatch.Address{m.To, m.CC, m.BCC} {
 		for _, a := range list {
-			if address := strings.ToLower(a.Email); seen[address] {
+			email := strings.ToLower(a.Email)
+			if seen[email] {
 				return mailapi.Field("Content.To", "and the copies name an address twice, which this provider refuses")
-			} else {
-				seen[address] = true
 			}
+			seen[email] = true
 		}
 	}
 	tags := map[string]bool{}

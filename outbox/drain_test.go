@@ -1,0 +1,198 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/decide"
+	"github.com/seed-8098fbb7/dispatch/internal/engine"
+	"github.com/seed-8098fbb7/dispatch/internal/form"
+	"github.com/seed-8098fbb7/dispatch/outbox/outboxtest"
+)
+
+// shelf is a store with some rows to claim once. What the worker's goroutines
+// do with time is what is tested here; the real store has its own tests.
+type shelf struct {
+	mu      sync.Mutex
+	rows    int
+	claim   func() // runs in each claim
+	fail    int    // how many Apply fail
+	applied []engine.Change
+	at      []time.Time // of every Apply
+}
+
+func (s *shelf) Lanes(context.Context) ([]string, error) { return nil, nil }
+
+func (s *shelf) Peek(_ context.Context, lanes []string) ([]string, time.Duration, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rows == 0 {
+		return nil, -1, nil
+	}
+	return lanes[:1], -1, nil
+}
+
+func (s *shelf) Claim(_ context.Context, c engine.Claim) ([]engine.Task, error) {
+	s.mu.Lock()
+	n := min(s.rows, c.Limit)
+	s.rows -= n
+	s.mu.Unlock()
+	if n > 0 && s.claim != nil {
+		s.claim()
+	}
+	tasks := make([]engine.Task, n)
+	for i := range tasks {
+		tasks[i] = engine.Task{
+			Row: decide.Row{
+				Key: dispatch.NewKey(), Lane: c.Lane, State: dispatch.Sending, Fence: 1, Spent: 1, Budget: 8, Now: time.Now(), Claimed: time.Now(),
+				Lease: time.Now().Add(c.Lease), Provider: c.Provider, Account: c.Account,
+			},
+			Form: form.Encode(dispatch.SMS{To: "+15555550123", Body: "hello"}),
+		}
+	}
+	return tasks, nil
+}
+
+func (s *shelf) Unclaim(context.Context, [16]byte) (int, error) { return 0, nil }
+
+func (s *shelf) Apply(_ context.Context, changes []engine.Change) ([]engine.Result, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = append(s.at, time.Now())
+	if s.fail > 0 {
+		s.fail--
+		return nil, errors.New("connection is gone")
+	}
+	s.applied = append(s.applied, slices.Clone(changes)...)
+	return slices.Repeat([]engine.Result{{Status: engine.Applied}}, len(changes)), nil
+}
+
+func (s *shelf) Edit(context.Context, dispatch.Key, int64, func(engine.View) (engine.Edit, error)) error {
+	return nil
+}
+
+func (s *shelf) Page(context.Context, string, engine.Cursor, int) ([]engine.Task, engine.Cursor, bool, error) {
+	return nil, engine.Cursor{}, false, nil
+}
+
+func (s *shelf) Load(_ context.Context, t engine.Task) (engine.Task, error) { return t, nil }
+
+// drain runs a worker on the shelf, ends its context after a while, and
+// returns how long Run took in all.
+func drain(t *testing.T, s *shelf, p dispatch.Provider, limit, after time.Duration, ctx context.Context, stop func()) time.Duration { //nolint:revive // the test's context comes with what ends it
+	t.Helper()
+	box, err := New(nil, Config{Routes: []dispatch.Route{{Name: "sms", Providers: []string{"test"}}}})
+	require.NoError(t, err)
+	e, err := engine.New(s, engine.Config{
+		Routes: box.list, Providers: []dispatch.Provider{p}, Random: func(int64) int64 { return 0 }, Slots: 9,
+	})
+	require.NoError(t, err)
+	w := &Worker{
+		box: box, engine: e, log: slog.New(slog.DiscardHandler), slots: make(chan struct{}, 9), settles: make(chan engine.Change, 9),
+		cfg: WorkerConfig{Slots: 9, PollInterval: time.Second, SweepInterval: time.Hour, DrainTimeout: limit},
+	}
+	began := time.Now()
+	time.AfterFunc(after, stop)
+	r := run{Worker: w}
+	require.NoError(t, r.run(ctx))
+	return time.Since(began)
+}
+
+// Sends that are under way finish: Run returns in the tick in which the last
+// of them does, and every outcome is written.
+func TestDrainWaitsForSends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{rows: 3}
+		p := &outboxtest.Provider{Respond: func(_ context.Context, _ dispatch.Envelope, accept func() dispatch.Accepted) (dispatch.Accepted, error) {
+			<-time.After(3 * time.Second)
+			return accept(), nil
+		}}
+		ctx, stop := context.WithCancel(t.Context())
+		require.Equal(t, 3*time.Second, drain(t, s, p, time.Minute, time.Second, ctx, stop))
+		require.Len(t, s.applied, 3)
+		for _, c := range s.applied {
+			require.Equal(t, dispatch.Sent, c.Move.To)
+		}
+	})
+}
+
+// DrainTimeout after the context's end what still runs is cut off, and unknown.
+func TestDrainCutsOffInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{rows: 2}
+		p := &outboxtest.Provider{Respond: func(ctx context.Context, _ dispatch.Envelope, _ func() dispatch.Accepted) (dispatch.Accepted, error) {
+			<-ctx.Done()
+			return dispatch.Accepted{}, ctx.Err()
+		}}
+		ctx, stop := context.WithCancel(t.Context())
+		require.Equal(t, 7*time.Second, drain(t, s, p, 5*time.Second, 2*time.Second, ctx, stop))
+		require.Len(t, s.applied, 2)
+		for _, c := range s.applied {
+			require.Equal(t, dispatch.InDoubt, c.Move.To)
+		}
+	})
+}
+
+// An attempt's own time-out fires to the tick, without any drain.
+func TestAttemptTimeoutToTheTick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{rows: 1}
+		var took time.Duration
+		p := &outboxtest.Provider{Promise: dispatch.Contract{Timeout: 4 * time.Second}}
+		p.Respond = func(ctx context.Context, _ dispatch.Envelope, _ func() dispatch.Accepted) (dispatch.Accepted, error) {
+			began := time.Now()
+			<-ctx.Done()
+			took = time.Since(began)
+			return dispatch.Accepted{}, ctx.Err()
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		drain(t, s, p, time.Minute, 10*time.Second, ctx, stop)
+		require.Equal(t, 4*time.Second, took)
+		require.Equal(t, 4*time.Second, s.applied[0].Record.Took)
+		require.Equal(t, dispatch.Unknown, s.applied[0].Record.Verdict.Outcome)
+	})
+}
+
+// What was claimed and not begun when the context ends goes back, uncounted.
+func TestDrainHandsBackWhatWasNotBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		s := &shelf{rows: 4, claim: stop} // the context ends while the claim's answer is on its way
+		p := &outboxtest.Provider{}
+		drain(t, s, p, time.Minute, time.Hour, ctx, stop)
+		require.Empty(t, p.Sends())
+		require.Len(t, s.applied, 4)
+		for _, c := range s.applied {
+			require.Equal(t, decide.RuleUnstarted, c.Move.Rule)
+			require.Equal(t, 0, c.Move.Spent)
+			require.Equal(t, engine.KindNone, c.Record.Kind)
+		}
+	})
+}
+
+// A settle that fails is repeated after 50 ms and half as long again each
+// time; the send isn't.
+func TestSettleBacksOffToTheTick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{rows: 1, fail: 4}
+		p := &outboxtest.Provider{}
+		ctx, stop := context.WithCancel(t.Context())
+		drain(t, s, p, time.Minute, 10*time.Second, ctx, stop)
+		require.Len(t, p.Sends(), 1)
+		require.Len(t, s.applied, 1)
+		var waits []time.Duration
+		for i := 1; i < len(s.at); i++ {
+			waits = append(waits, s.at[i].Sub(s.at[i-1]))
+		}
+		require.Equal(t, []time.Duration{50 * time.Millisecond, 75 * time.Millisecond, 112500 * time.Microsecond, 168750 * time.Microsecond}, waits)
+	})
+}
