@@ -70,7 +70,8 @@ func found(a exchange.Answer, key dispatch.Key, whole bool) (dispatch.Found, err
 			Status loosejson.Text `json:"status"`
 		} `json:"records"`
 	}
-	if !a.Whole() || loosejson.Decode(a.Body, &doc) != nil || doc.Records == nil {
+	read := a.Whole() && loosejson.Decode(a.Body, &doc) == nil
+	if !read || doc.Records == nil {
 		return dispatch.Found{}, nil
 	}
 	whole = whole && doc.Status == "SUCCESS" // TRUNCATED has more pages

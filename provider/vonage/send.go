@@ -44,7 +44,8 @@ func (p *Provider) encodeMessages(key dispatch.Key, from string, m dispatch.SMS)
 		SMS     options `json:"sms"`
 	}{
 		"text", "sms", strings.TrimPrefix(m.To, "+"), from, m.Body, key.String(), int(p.cfg.TTL.Seconds()),
-		p.cfg.CallbackURL, "", options{"auto", p.cfg.EntityID, p.cfg.ContentID},
+		p.cfg.CallbackURL, "",
+		options{"auto", p.cfg.EntityID, p.cfg.ContentID},
 	}
 	if body.Webhook != "" {
 		body.Version = "v1"

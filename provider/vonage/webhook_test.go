@@ -2,6 +2,9 @@ package vonage_test
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
@@ -311,6 +314,16 @@ func TestBrokenBodies(t *testing.T) {
 		require.Equal(t, http.StatusBadRequest, serve(p, s, r), body)
 	}
 	require.Equal(t, http.StatusUnauthorized, serve(p, s, httptest.NewRequest(http.MethodPost, hookURL, nil)))
+	require.Empty(t, s.got)
+	// An empty secret is no secret: whoever knows that could sign.
+	none := config()
+	none.API, none.SignatureSecret = vonage.SMS, ""
+	mac := hmac.New(sha256.New, nil)
+	mac.Write([]byte("&messageId=0A01&status=delivered&timestamp=" + strconv.FormatInt(time.Now().Unix(), 10)))
+	form = url.Values{
+		"messageId": {"0A01"}, "status": {"delivered"}, "timestamp": {strconv.FormatInt(time.Now().Unix(), 10)}, "sig": {hex.EncodeToString(mac.Sum(nil))},
+	}
+	require.Equal(t, http.StatusUnauthorized, serve(open(t, none), s, receiptCall(hookURL, form)))
 	require.Empty(t, s.got)
 	// Signed, and without a message: counted.
 	form = signForm(url.Values{"timestamp": {strconv.FormatInt(time.Now().Unix(), 10)}})
