@@ -14,7 +14,7 @@ import (
 
 // The decisions over their whole input space: whatever the row, the outcome
 // and the worker's configuration, also such as no history leads to.
-const draws = 15_000
+const draws = 8_000
 
 // space draws inputs.
 type space struct {

@@ -45,7 +45,7 @@ func TestMutants(t *testing.T) {
 		total := c.Play(t.Context())
 		require.NotNil(t, total.Failed, "%s is not caught", m.Name)
 		assert.NotEmpty(t, total.Failed.Story)
-		c.Effects, c.Histories = true, 600
+		c.Effects, c.Histories = true, 300
 		if c.Play(t.Context()).Failed != nil {
 			seen++
 		}
@@ -58,7 +58,7 @@ func TestMutants(t *testing.T) {
 // What no client can prevent is told apart from what is a mistake: a request
 // that arrives an hour after its attempt was given up.
 func TestResidue(t *testing.T) {
-	c := Crowd{Histories: 6000, Seed: 1, Workers: 2}
+	c := Crowd{Histories: 3000, Seed: 1, Workers: 2}
 	total := c.Play(t.Context())
 	require.NotZero(t, total.Residue)
 	l := Player{Story: true}

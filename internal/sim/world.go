@@ -89,7 +89,7 @@ func since(t time.Time) time.Duration {
 // everything has to come to an end within calmSteps.
 const (
 	chaosSteps = 400
-	calmSteps  = 2500
+	calmSteps  = 40_000 // a row that nobody can resolve is looked at each minute for a day
 )
 
 // run plays the history until all is quiet.
