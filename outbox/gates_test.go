@@ -102,6 +102,7 @@ func TestAccountRefusedSparesEveryRow(t *testing.T) {
 	require.Zero(t, count(t, pool, schema, "parked"))
 	mended.Store(true)
 	require.NoError(t, box.Resume(t.Context(), "test", ada))
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Slots: 300, Logger: discard})
 	empty(t, box, 60*time.Second, func() int { return count(t, pool, schema, "queue") })
 	require.Zero(t, count(t, pool, schema, "parked"))
 	require.Len(t, p.Accepted(), n)

@@ -79,7 +79,7 @@ func TestClaimAnswerLost(t *testing.T) {
 			box, pool, schema := newBox(t)
 			cut, _, p := behindProxy(t, pool, schema)
 			vendor := &outboxtest.Provider{Promise: deduping(20 * time.Second)} // a lease of 40 s
-			happened, release := p.arm("limit 64", late)
+			happened, release := p.arm("for update skip locked", late)
 			intents := many(64, nil)
 			enqueueMany(t, box, intents)
 			start(t, cut, outbox.WorkerConfig{Providers: []dispatch.Provider{vendor}, Slots: 64, Logger: discard})

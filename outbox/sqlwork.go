@@ -57,7 +57,8 @@ where q.claim = $1::text::uuid and q.state = 2`
 // applySentSQL is rule 6 for a whole batch: the row leaves the queue, its
 // evidence enters the history. It returns what did not go through. A row that
 // another statement has changed since this one's snapshot is locked and found,
-// but not deleted: it is settled again.
+// but not deleted: it is settled again. A batch may hold an earlier send of the
+// same row too, which has no tid and must not share in what becomes of it.
 const applySentSQL = `with i as (
     select * from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::text[])
         with ordinality as u(id, fence, provider, account, provider_id, status, code, took, request, n)
@@ -76,10 +77,10 @@ const applySentSQL = `with i as (
         code, took, request)
     select r.id::uuid, r.fence, 1, 6, 6, 1, 0, 2, r.provider, r.account, nullif(r.provider_id, ''), nullif(r.status, 0),
         nullif(r.code, ''), r.took, decode(nullif(r.request, ''), 'hex')
-    from r join gone g on g.id = r.id::uuid
+    from r join gone g on g.id = r.id::uuid and r.tid is not null
     on conflict (id, fence, sub) do nothing
 )
-select r.n, r.tid is not null from r left join gone g on g.id = r.id::uuid where g.id is null`
+select r.n, r.tid is not null from r left join gone g on g.id = r.id::uuid and r.tid is not null where g.id is null`
 
 // applySQL carries out any other batch of changes. end() is decided here, from
 // what the locked row says; decide.End is its twin.
@@ -124,7 +125,7 @@ const applySQL = `with i as (
     returning q.id, q.notify
 ), asked as (
     insert into {schema}.notice (id, event, reason)
-    select gone.id, e.event, p.reason from gone join p on p.id::uuid = gone.id
+    select gone.id, e.event, p.reason from gone join p on p.id::uuid = gone.id and p.tid is not null
     cross join lateral (select case p.state when 4 then 4 when 5 then 2 when 6 then 1 else 8 end as event) e
     where gone.notify & e.event <> 0
 ), kept as (
@@ -148,7 +149,7 @@ const applySQL = `with i as (
         ended, lane, provider, account, ledger)
     select p.id::uuid, p.now, p.deadline, nullif(p.first_sent, '')::timestamptz, p.fence, p.state, p.reason, p.spent, p.budget,
         p.encoding, p.open, p.waived, p.ended, p.lane, nullif(p.provider, ''), nullif(p.account, ''), nullif(p.ledger, '')::jsonb
-    from p join gone on gone.id = p.id::uuid where p.state in (4, 5)
+    from p join gone on gone.id = p.id::uuid where p.tid is not null and p.state in (4, 5)
 ), told as (
     insert into {schema}.history (id, at, fence, sub, kind, move, state, reason, outcome, scope, stage, wait, floor, provider,
         account, provider_id, status, code, detail, words, took, request, actor, why)
@@ -160,11 +161,11 @@ const applySQL = `with i as (
         nullif(p.r_provider, ''), nullif(p.r_account, ''), nullif(p.provider_id, ''), nullif(p.status, 0), nullif(p.code, ''),
         nullif(p.detail, ''), nullif(p.words, ''), case when p.kind in (1, 4) then p.took end,
         decode(nullif(p.request, ''), 'hex'), nullif(p.actor, ''), nullif(p.why, '')
-    from p join done on done.id = p.id::uuid where p.kind <> 0 or p.state >= 4
+    from p join done on done.id = p.id::uuid where p.tid is not null and (p.kind <> 0 or p.state >= 4)
     on conflict (id, fence, sub) do nothing
 )
 select p.n, p.tid is not null, d.id is not null, p.state::bigint, p.reason::bigint, clock_timestamp()
-from p left join done d on d.id = p.id::uuid order by p.n`
+from p left join done d on d.id = p.id::uuid and p.tid is not null order by p.n`
 
 // pageSQL has no state condition in its page: with one, a statement would walk
 // the whole backlog when nothing has expired.

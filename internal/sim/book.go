@@ -22,6 +22,7 @@ type send struct {
 	lease      time.Duration // its end
 	begun      bool          // its last check was passed
 	written    bool
+	recorded   bool // its bytes are known to the next one
 	writtenAt  time.Duration
 	ended      time.Duration // when its worker saw the end, 0 for never
 	reach      time.Duration // the latest moment it may reach its vendor, as the contracts have it
@@ -42,6 +43,7 @@ type look struct {
 	vendor  *vendor
 	account string
 	at      time.Duration
+	settled bool
 }
 
 // drift is how wrong a worker's clock may be after a time.

@@ -16,10 +16,11 @@ func (w *world) settled(c *engine.Change, before, after *row) {
 	if c.Move.Rule == decide.RuleUnstarted || c.Move.Rule == decide.RuleDropped {
 		f.handedBack(after.m.n, before.Fence)
 	}
-	if c.Move.Rule == decide.RuleAbsent {
-		f.absent(b, c.Fence, before, after)
+	rule := c.Move.Rule
+	if rule == decide.RuleAbsent && f.absent(b, c.Fence, before, after) {
+		rule = decide.RuleLater // its answer was lost, and it is settled once more: nothing changes
 	}
-	w.moved(c.Move.Rule, before, after)
+	w.moved(rule, before, after)
 }
 
 // attempt notes what the outcome of a send proves.
@@ -39,7 +40,7 @@ func (f *referee) attempt(b *book, c *engine.Change, before *row) {
 	case dispatch.OK:
 		return
 	case dispatch.Unknown:
-		s.reach = s.ended
+		s.reach, s.recorded = s.ended, true
 		return
 	case dispatch.Rejected:
 	}
@@ -66,8 +67,9 @@ func (f *referee) attempt(b *book, c *engine.Change, before *row) {
 
 // absent checks that a look-up proves what it is taken for: it was asked at
 // the account of the open send, later than the send could reach it and be
-// missing from the answers.
-func (f *referee) absent(b *book, fence int64, before, after *row) {
+// missing from the answers. again tells that the same look-up was settled
+// before.
+func (f *referee) absent(b *book, fence int64, before, after *row) (again bool) {
 	var l *look
 	for i := range f.looks {
 		if f.looks[i].n == after.m.n && f.looks[i].fence == fence {
@@ -76,8 +78,12 @@ func (f *referee) absent(b *book, fence int64, before, after *row) {
 	}
 	if l == nil {
 		f.fault("%s: nobody asked, and the message is absent", nameOf(after.Key))
-		return
+		return false
 	}
+	if l.settled && after.State == dispatch.InDoubt {
+		return true
+	}
+	l.settled = true
 	for i := range b.sends {
 		s := &b.sends[i]
 		if s.vendor != l.vendor || s.account != l.account || s.proven || s.back {
@@ -92,6 +98,7 @@ func (f *referee) absent(b *book, fence int64, before, after *row) {
 	if closed, _ := after.Ledger.Leg(l.vendor.name, l.account); leg.Mark != decide.Open || closed.Mark != decide.Closed {
 		f.fault("%s: a look-up at %s/%s closed another account's sends", nameOf(after.Key), l.vendor.name, l.account)
 	}
+	return false
 }
 
 // edited checks a locked move.

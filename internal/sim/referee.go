@@ -151,7 +151,7 @@ func (f *referee) written(q *request) {
 	s.written, s.writtenAt, s.digest = true, f.w.now, string(q.digest)
 	for i := range b.sends {
 		o := &b.sends[i]
-		if o != s && o.epoch == s.epoch && o.written && o.open() && s.open() && o.vendor == s.vendor && o.account == s.account && o.digest != s.digest {
+		if o != s && o.epoch == s.epoch && o.written && (o.recorded && o.fence < s.fence || !f.w.salted) && o.open() && s.open() && o.vendor == s.vendor && o.account == s.account && o.digest != s.digest {
 			f.fail("%s: attempts %d and %d are different requests under one key", nameOf(q.key), o.fence, s.fence)
 		}
 	}

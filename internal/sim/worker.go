@@ -41,6 +41,7 @@ type bind struct {
 	vendor   *vendor
 	account  string
 	encoding int16
+	salt     byte // other bytes under the same encoding: an adapter's mistake
 }
 
 // jump is a step of the process's wall clock, forwards.
@@ -66,6 +67,9 @@ func (k *worker) boot() {
 	k.binds = k.binds[:0]
 	for _, v := range w.vendors {
 		b := bind{vendor: v, account: v.accounts[0], encoding: 1}
+		if w.salted && w.n(2) == 0 {
+			b.salt = 1
+		}
 		if w.chance(w.plan.roll) {
 			switch w.n(3) {
 			case 0:

@@ -150,7 +150,7 @@ func (a *adapter) digest(e *dispatch.Envelope) []byte {
 	if e.From != "" {
 		sender = e.From[0]
 	}
-	return []byte{1, e.Key[15], byte(a.encoding), sender, a.vendor.name[0]} // #nosec G115 -- 1 or 2
+	return []byte{1, e.Key[15], byte(a.encoding), a.salt, sender, a.vendor.name[0]} // #nosec G115 -- 1 or 2
 }
 
 // unsent is a request of which no byte left.

@@ -30,6 +30,7 @@ type world struct {
 	workers  []*worker
 	messages []*message
 	gates    bool
+	salted   bool
 	planned  int // messages that are still to be enqueued
 	claims   uint64
 	ref      referee
@@ -169,7 +170,7 @@ func (w *world) draw(seed uint64) {
 	if w.n(4) == 0 {
 		w.plan.hook = 200
 	}
-	w.gates = w.n(3) == 0
+	w.gates, w.salted = w.n(3) == 0, w.n(20) == 0
 	w.drawVendors()
 	w.planned = 1 + int(w.n(maxMessages))
 	for i := range w.planned {

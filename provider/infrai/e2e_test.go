@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch"
@@ -23,18 +21,15 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 
 const sends = 300
 
-// world is an outbox on a real Postgres, a worker that sends its mails, and
-// the application's webhook.
+// world is an outbox on a real Postgres, and a worker that sends its mails.
 type world struct {
-	box     *outbox.Box
-	pool    *pgxpool.Pool
-	schema  string
-	webhook http.Handler
-	keys    []dispatch.Key
+	box    *outbox.Box
+	pool   *pgxpool.Pool
+	schema string
+	keys   []dispatch.Key
 }
 
-// newWorld makes the outbox; begin starts it, so that a fake can be given the
-// webhook before the first call.
+// newWorld makes the outbox; begin starts it.
 func newWorld(t *testing.T, p dispatch.Provider) *world {
 	t.Helper()
 	w := &world{}
@@ -87,26 +82,7 @@ func (w *world) moving(t *testing.T, where string) (n int) {
 // settled waits until nothing is left to do.
 func (w *world) settled(t *testing.T) {
 	t.Helper()
-	if !assert.Eventually(t, func() bool { return w.moving(t, "true") == 0 }, 60*time.Second, 50*time.Millisecond) {
-		w.explain(t)
-	}
-}
-
-func (w *world) explain(t *testing.T) {
-	rows, err := w.pool.Query(context.Background(), `select id::text, state, due - clock_timestamp(), provider, spent, lane, lease - clock_timestamp() from "`+w.schema+`".queue limit 5`)
-	require.NoError(t, err)
-	for rows.Next() {
-		v, _ := rows.Values()
-		t.Log(v)
-	}
-	rows, err = w.pool.Query(context.Background(), `select * from "`+w.schema+`".gate`)
-	require.NoError(t, err)
-	for rows.Next() {
-		v, _ := rows.Values()
-		t.Log(v)
-	}
-	t.Log("left:", w.moving(t, "true"))
-	t.FailNow()
+	require.Eventually(t, func() bool { return w.moving(t, "true") == 0 }, 90*time.Second, 50*time.Millisecond)
 }
 
 // once checks that each mail was taken once, is known to be, and under which
@@ -123,14 +99,6 @@ func (w *world) once(t *testing.T, l *mailtest.Ledger) (attempts int) {
 		attempts += h.Attempts
 	}
 	return attempts
-}
-
-// post hands a call to the webhook, on any goroutine.
-func (w *world) post(t *testing.T, r *http.Request) {
-	t.Helper()
-	if s := mailtest.Status(w.webhook, r); s != http.StatusOK {
-		t.Errorf("the webhook answered %d", s)
-	}
 }
 
 // events counts the receipts in a mail's history.

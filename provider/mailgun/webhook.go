@@ -48,6 +48,13 @@ func (p *Provider) Webhook(sink dispatch.ReceiptSink) http.Handler {
 // Unread is how many signed calls could not be read since New.
 func (p *Provider) Unread() int64 { return p.unread.Load() }
 
+// skip counts a call that says nothing of any mail. It is answered 200: the
+// vendor would repeat it for ever.
+func (p *Provider) skip() ([]dispatch.Receipt, error) {
+	p.unread.Add(1)
+	return nil, nil
+}
+
 type call struct {
 	Signature struct {
 		Timestamp loosejson.Text `json:"timestamp"`
@@ -138,13 +145,11 @@ func (p *Provider) parse(h hook.Call) ([]dispatch.Receipt, error) {
 	}
 	var ev event
 	if json.Unmarshal(c.Event, &ev) != nil {
-		p.unread.Add(1)
-		return nil, nil
+		return p.skip()
 	}
 	r := p.receipt(ev)
 	if ev.Kind.Word(mailapi.MaxCode) == "" || !mailapi.Stored(r) {
-		p.unread.Add(1)
-		return nil, nil
+		return p.skip()
 	}
 	return []dispatch.Receipt{r}, nil
 }

@@ -27,23 +27,30 @@ const (
 
 // letter is what Postmark is asked to send.
 type letter struct {
-	From        string
-	To, Cc, Bcc string
-	ReplyTo     string
-	Subject     string
-	TextBody    string
-	HtmlBody    string //nolint:revive // Postmark's name
-	Tag         string
-	Headers     []struct{ Name, Value string }
+	From    string `json:"From"`
+	To      string `json:"To"`
+	CC      string `json:"Cc"`
+	BCC     string `json:"Bcc"`
+	ReplyTo string `json:"ReplyTo"`
+	Subject string `json:"Subject"`
+	Text    string `json:"TextBody"`
+	HTML    string `json:"HtmlBody"`
+	Tag     string `json:"Tag"`
+	Headers []struct {
+		Name  string `json:"Name"`
+		Value string `json:"Value"`
+	} `json:"Headers"`
 	Attachments []struct {
-		Name, ContentType, ContentID string
-		Content                      []byte
-	}
-	Metadata      map[string]string
-	MessageStream string
-	TemplateId    int64 //nolint:revive // Postmark's name
-	TemplateAlias string
-	TemplateModel map[string]any
+		Name    string `json:"Name"`
+		Type    string `json:"ContentType"`
+		ID      string `json:"ContentID"`
+		Content []byte `json:"Content"`
+	} `json:"Attachments"`
+	Metadata map[string]string `json:"Metadata"`
+	Stream   string            `json:"MessageStream"`
+	Template int64             `json:"TemplateId"`
+	Alias    string            `json:"TemplateAlias"`
+	Model    map[string]any    `json:"TemplateModel"`
 }
 
 // fake is Postmark on the loopback, as strict as its documents, with a search
@@ -94,11 +101,11 @@ func (f *fake) send(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnsupportedMediaType, 409, "JSON required")
 	case d.Decode(&m) != nil:
 		refuse(w, http.StatusUnprocessableEntity, 403, "not understood")
-	case m.MessageStream != "outbound":
+	case m.Stream != "outbound":
 		refuse(w, http.StatusUnprocessableEntity, 1235, "no such stream")
 	case strings.HasPrefix(m.To, "inactive@"):
 		refuse(w, http.StatusUnprocessableEntity, 406, "inactive: "+m.To)
-	case templated != (m.TemplateId != 0 || m.TemplateAlias != ""), !templated && m.TextBody == "" && m.HtmlBody == "", len(m.Metadata) > 10:
+	case templated != (m.Template != 0 || m.Alias != ""), !templated && m.Text == "" && m.HTML == "", len(m.Metadata) > 10:
 		refuse(w, http.StatusUnprocessableEntity, 300, "no body")
 	default:
 		if _, err := mail.ParseAddressList(m.To); err != nil {

@@ -65,6 +65,7 @@ func TestSkippedAreTold(t *testing.T) {
 	require.Len(t, sink.All(), 2)
 	for _, r := range sink.All() {
 		require.Equal(t, a.ID, r.ProviderID)
+		require.True(t, r.Key.IsZero(), "the key would settle the mail while it is being sent")
 		require.Equal(t, dispatch.Bounced, r.Kind)
 		require.True(t, r.Permanent)
 	}

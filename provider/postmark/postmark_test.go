@@ -35,14 +35,14 @@ func TestGoldenRequests(t *testing.T) {
 	mailtest.SameAsGolden(t, "request_full.json", f.All()[0].Body)
 	var m letter
 	require.NoError(t, json.Unmarshal(f.All()[0].Body, &m))
-	require.Equal(t, `"Smith, John" <john@example.com>, =?utf-8?q?J=C3=BCrgen?= <j@example.com>`, m.To)
-	require.Equal(t, "secret@example.com", m.Bcc)
+	require.Equal(t, `"Smith, John" <john@example.com>, =?utf-8?b?SsO8cmdlbg==?= <j@example.com>`, m.To)
+	require.Equal(t, "secret@example.com", m.BCC)
 	for _, h := range m.Headers {
 		require.NotEqual(t, "Bcc", h.Name)
 	}
 	require.Equal(t, `Rechnung "März".pdf`, m.Attachments[0].Name)
 	require.Equal(t, "%PDF-1", string(m.Attachments[0].Content))
-	require.Equal(t, "cid:logo", m.Attachments[1].ContentID)
+	require.Equal(t, "cid:logo", m.Attachments[1].ID)
 	require.Equal(t, map[string]string{"dispatch_key": mailtest.Key().String(), "order": "123"}, m.Metadata, "other metadata stays here")
 
 	e.Content = mailtest.Templated("")

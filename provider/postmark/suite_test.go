@@ -73,6 +73,7 @@ func TestSuite(t *testing.T) {
 			{Name: "sender not confirmed", Fault: refusal(422, "401"), Want: rejected(dispatch.Sender)},
 			{Name: "maintenance", Fault: refusal(503, "100"), Want: rejected(dispatch.Moment)},
 			{Name: "a refusal's code under a 500", Fault: refusal(500, "406"), Want: providertest.Want{Stage: dispatch.Answered}},
+			{Name: "somebody else's 404", Fault: providertest.Fault{Refuse: true, Status: 404, Body: `{"Message":"no route"}`}, Want: rejected(dispatch.Account)},
 			{Name: "firewall", Fault: providertest.Fault{Refuse: true, Status: 403, Body: "<html>"}, Want: rejected(dispatch.Account)},
 		},
 	})

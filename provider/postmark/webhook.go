@@ -36,6 +36,13 @@ func (p *Provider) Webhook(sink dispatch.ReceiptSink) http.Handler {
 // Config.Suppressed failed, since New.
 func (p *Provider) Unread() int64 { return p.unread.Load() }
 
+// skip counts a call that says nothing of any mail. It is answered 200: the
+// vendor would repeat it for ever.
+func (p *Provider) skip() ([]dispatch.Receipt, error) {
+	p.unread.Add(1)
+	return nil, nil
+}
+
 // authentic compares what Config has with what came, in constant time.
 func (p *Provider) authentic(c hook.Call) error {
 	ok := p.cfg.guarded()
@@ -76,16 +83,14 @@ func (p *Provider) parse(c hook.Call) ([]dispatch.Receipt, error) {
 	}
 	var ev event
 	if loosejson.Decode(c.Body, &ev) != nil {
-		p.unread.Add(1)
-		return nil, nil
+		return p.skip()
 	}
 	r := p.receipt(ev)
 	switch {
 	case ev.Record == "SubscriptionChange" && r.Key.IsZero() && r.ProviderID == "":
 		return nil, nil // a person changed a suppression: no mail of ours
 	case ev.Record.Word(mailapi.MaxCode) == "" || !mailapi.Stored(r):
-		p.unread.Add(1)
-		return nil, nil
+		return p.skip()
 	}
 	return []dispatch.Receipt{r}, nil
 }

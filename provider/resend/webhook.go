@@ -41,6 +41,13 @@ func (p *Provider) Webhook(sink dispatch.ReceiptSink) http.Handler {
 // Unread is how many signed calls could not be read since New.
 func (p *Provider) Unread() int64 { return p.unread.Load() }
 
+// skip counts a call that says nothing of any mail. It is answered 200: the
+// vendor would repeat it for ever.
+func (p *Provider) skip() ([]dispatch.Receipt, error) {
+	p.unread.Add(1)
+	return nil, nil
+}
+
 // authentic checks Svix's signature: HMAC-SHA256 over id, time and body with
 // dots between, in base64, as one of a list "v1,..." (several while a secret
 // is replaced). Source: docs.svix.com/receiving/verifying-payloads/how-manual.
@@ -121,8 +128,7 @@ func (p *Provider) parse(c hook.Call) ([]dispatch.Receipt, error) {
 	}
 	var ev event
 	if loosejson.Decode(c.Body, &ev) != nil {
-		p.unread.Add(1)
-		return nil, nil
+		return p.skip()
 	}
 	kind := ev.Type.Word(mailapi.MaxCode)
 	if !strings.HasPrefix(kind, "email.") || kind == "email.received" {
@@ -133,8 +139,7 @@ func (p *Provider) parse(c hook.Call) ([]dispatch.Receipt, error) {
 	// to be cut, so its digest stands for it.
 	r.EventKey = digest(one(c.Header, "Id"))
 	if !mailapi.Stored(r) {
-		p.unread.Add(1)
-		return nil, nil
+		return p.skip()
 	}
 	return []dispatch.Receipt{r}, nil
 }

@@ -45,6 +45,13 @@ func (p *Provider) Webhook(sink dispatch.ReceiptSink) http.Handler {
 // Unread is how many events and signed calls could not be read since New.
 func (p *Provider) Unread() int64 { return p.unread.Load() }
 
+// skip counts a call that says nothing of any mail. It is answered 200: the
+// vendor would repeat it for ever.
+func (p *Provider) skip() ([]dispatch.Receipt, error) {
+	p.unread.Add(1)
+	return nil, nil
+}
+
 // authentic checks the signature: ECDSA over the SHA-256 of time and body, in
 // ASN.1 and base64. Source: SendGrid's page on event webhook security.
 func (p *Provider) authentic(c hook.Call) error {
@@ -78,8 +85,7 @@ func (p *Provider) parse(c hook.Call) ([]dispatch.Receipt, error) {
 	}
 	var batch []json.RawMessage
 	if loosejson.Decode(c.Body, &batch) != nil {
-		p.unread.Add(1)
-		return nil, nil
+		return p.skip()
 	}
 	var receipts []dispatch.Receipt
 	for _, raw := range batch {

@@ -40,13 +40,14 @@ func ParseSender(s string) (dispatch.Address, error) {
 	return dispatch.Address{Name: a.Name, Email: a.Address}, nil
 }
 
-// Standard writes an address as RFC 5322 has it: a name in quotes where it
-// needs them, in encoded words where it isn't ASCII.
+// Standard writes an address as RFC 5322 has it: its name in quotes, or in
+// encoded words where it isn't ASCII. (net/mail's own form of a name with both
+// a backslash and other letters can't be read again, by net/mail neither.)
 func Standard(a dispatch.Address) string {
-	if a.Name == "" {
-		return a.Email
+	if a.Name == "" || !ascii(a.Name) || strings.Contains(a.Name, "=?") {
+		return Words(a)
 	}
-	return (&mail.Address{Name: a.Name, Address: a.Email}).String()
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(a.Name) + `" <` + a.Email + ">"
 }
 
 // Special reports whether a name holds what RFC 5322 allows in quotes only.

@@ -35,6 +35,9 @@ type Hook struct {
 	// Call is a good call for one event, the same each time, as often as the
 	// vendor may repeat it.
 	Call func() *http.Request
+	// Bare is a call without the vendor's proof; nil means Call without its
+	// header.
+	Bare func() *http.Request
 	// Limit is the most that is read of a body, in bytes.
 	Limit int
 }
@@ -48,6 +51,9 @@ func CheckHook(t *testing.T, h Hook) {
 	handler := h.Handler(sink)
 	bare := h.Call()
 	bare.Header = http.Header{"Content-Type": {"application/json"}}
+	if h.Bare != nil {
+		bare = h.Bare()
+	}
 	require.Equal(t, http.StatusUnauthorized, Status(handler, bare), "a call without proof")
 	get := h.Call()
 	get.Method = http.MethodGet

@@ -1,0 +1,375 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/decide"
+	"github.com/seed-8098fbb7/dispatch/internal/engine"
+	"github.com/seed-8098fbb7/dispatch/internal/form"
+	"github.com/seed-8098fbb7/dispatch/internal/sim"
+)
+
+// step is one call of the Store, or of what else changes rows, on both sides.
+func (tm *tandem) step() {
+	acts := []struct {
+		weight int
+		act    func()
+	}{
+		{3, tm.enqueue}, {34, tm.claim}, {26, tm.finish}, {7, tm.handBack}, {18, tm.sweep}, {7, tm.hurry}, {14, tm.answer},
+		{7, tm.unclaim}, {12, tm.byHand}, {7, tm.learn}, {3, tm.look}, {2, tm.load}, {5, tm.gate}, {9, tm.forget},
+	}
+	if len(tm.messages) < sim.TandemSlots && tm.chance(40) {
+		tm.enqueue()
+		return
+	}
+	all := 0
+	for _, a := range acts {
+		all += a.weight
+	}
+	x := tm.rnd.IntN(all)
+	for _, a := range acts {
+		if x -= a.weight; x < 0 {
+			a.act()
+			return
+		}
+	}
+}
+
+func (tm *tandem) chance(percent int) bool { return tm.rnd.IntN(100) < percent }
+
+func oneOf[T any](tm *tandem, of ...T) T { return of[tm.rnd.IntN(len(of))] }
+
+// pass lets time pass: a little, a lot, or to a moment at which something
+// changes, a microsecond before it, or a microsecond after.
+func (tm *tandem) pass() {
+	switch tm.rnd.IntN(24) {
+	case 0, 1:
+		return
+	default:
+		tm.now = tm.now.Add(time.Duration(tm.rnd.Int64N(2e6)) * time.Microsecond)
+	case 2, 3, 4:
+		tm.now = tm.now.Add(time.Duration(tm.rnd.Int64N(60e6)) * time.Microsecond)
+	case 5:
+		tm.now = tm.now.Add(time.Duration(tm.rnd.Int64N(30*60e6)) * time.Microsecond)
+	case 6, 7, 8, 9, 10, 11:
+		var moments []time.Time
+		for _, r := range tm.model.Rows() {
+			moments = append(moments, r.Due, r.Due, r.Due, r.Lease, r.Lease, r.Deadline, r.ResolveUntil)
+			for _, window := range windows {
+				moments = append(moments, r.First.Add(window))
+			}
+		}
+		for _, g := range tm.model.GateRows() {
+			moments = append(moments, g.Until, g.Probe)
+		}
+		moments = slices.DeleteFunc(moments, func(m time.Time) bool { return !m.After(tm.now) || m.Sub(tm.now) > 6*time.Hour })
+		if len(moments) > 0 {
+			tm.now = oneOf(tm, moments...).Add(oneOf[time.Duration](tm, -1, 0, 0, 1) * time.Microsecond)
+		}
+	}
+	tm.set()
+}
+
+var windows = []time.Duration{0, 90 * time.Second, 10 * time.Minute, 24 * time.Hour}
+
+func (tm *tandem) enqueue() {
+	m := sim.TandemMessage{
+		Budget: oneOf(tm, 1, 2, 3, 5, 8), Pinned: oneOf(tm, "", "", "", "", "", "alpha", "beta"),
+		OnUnknown: dispatch.OnUnknown{
+			Action: oneOf(tm, dispatch.UnknownHold, dispatch.UnknownResend, dispatch.UnknownFailover, dispatch.UnknownDead),
+			After:  oneOf(tm, 0, 0, time.Minute),
+		},
+		Senders: oneOf(tm, nil, nil, []byte(`{"alpha":"A"}`), []byte(`{"alpha":"A","beta":"B"}`)),
+		Form:    form.Encode(dispatch.SMS{To: "+15555550123", Body: fmt.Sprint("hello ", tm.rnd.IntN(1000))}),
+		Later:   tm.chance(10),
+	}
+	for n := range m.Key {
+		m.Key[n] = byte(tm.rnd.IntN(256)) // #nosec G115 -- a byte
+	}
+	m.Key[6], m.Key[8] = m.Key[6]&0x0f|0x40, m.Key[8]&0x3f|0x80
+	if after := oneOf(tm, 0, 0, time.Minute, 10*time.Minute, 2*time.Hour); after != 0 {
+		m.Deadline = tm.now.Add(after)
+	}
+	if len(tm.messages) == sim.TandemSlots { // once more: an enqueue whose commit's answer was lost
+		m = oneOf(tm, tm.messages...)
+	} else {
+		tm.messages = append(tm.messages, m)
+		tm.later[m.Key] = tm.now.Add(5 * time.Second)
+	}
+	tm.tell("enqueue", "%s budget %d pinned %q deadline %v", m.Key, m.Budget, m.Pinned, m.Deadline)
+	stored := message{
+		key: m.Key, lane: decide.Lane{Route: "sms", Priority: dispatch.Normal, Provider: m.Pinned}, form: m.Form, senders: string(m.Senders),
+		intent: dispatch.Intent{Content: dispatch.SMS{}, Deadline: m.Deadline},
+		policy: dispatch.Policy{Attempts: m.Budget, OnUnknown: m.OnUnknown, ValidFor: dispatch.Never},
+	}
+	if m.Later {
+		stored.intent.NotBefore = tm.later[m.Key]
+	}
+	added, err := stored.answer(tm.pool.QueryRow(context.WithoutCancel(tm.t.Context()), tm.box.sql.enqueue, stored.args()...))
+	tm.same("added", tm.model.Enqueue(m), added, nil, err)
+}
+
+// forget removes a message, as retention does: mostly one that is final.
+func (tm *tandem) forget() {
+	live := map[dispatch.Key]bool{}
+	for _, r := range tm.model.Rows() {
+		live[r.Key] = r.Table == "queue" || tm.chance(60)
+	}
+	for n, m := range tm.messages {
+		if live[m.Key] && !tm.chance(5) {
+			continue
+		}
+		tm.tell("forget", "%s", m.Key)
+		tm.messages = slices.Delete(tm.messages, n, n+1)
+		tm.model.Forget(m.Key)
+		if tm.chance(80) {
+			tm.tasks = slices.DeleteFunc(tm.tasks, func(t engine.Task) bool { return t.Key == m.Key })
+			tm.pages = slices.DeleteFunc(tm.pages, func(t engine.Task) bool { return t.Key == m.Key })
+			tm.asks = slices.DeleteFunc(tm.asks, func(a asking) bool { return a.Key == m.Key })
+		}
+		for _, table := range []string{"message", "queue", "parked", "history"} {
+			if _, err := tm.pool.Exec(context.WithoutCancel(tm.t.Context()), "delete from "+tm.schema+"."+table+" where id = $1::text::uuid", m.Key.String()); err != nil {
+				tm.diff = err.Error()
+			}
+		}
+		return
+	}
+}
+
+// row picks a row in the queue.
+func (tm *tandem) row() (r sim.TandemRow, ok bool) {
+	rows := slices.DeleteFunc(tm.model.Rows(), func(r sim.TandemRow) bool { return r.Table != "queue" })
+	if len(rows) == 0 {
+		return r, false
+	}
+	return oneOf(tm, rows...), true
+}
+
+func (tm *tandem) lane() decide.Lane {
+	if r, ok := tm.row(); ok && tm.chance(95) {
+		if l, ok := decide.ParseLane(r.Lane); ok {
+			return l
+		}
+	}
+	return decide.Lane{Route: "sms", Priority: dispatch.Normal, Provider: oneOf(tm, "", "alpha", "beta", "gamma")}
+}
+
+// claim claims, mostly for what is there: rules 2 and 19.
+func (tm *tandem) claim() {
+	c := engine.Claim{
+		Lane: tm.lane(), Provider: oneOf(tm, "alpha", "beta"), Encoding: oneOf(tm, int16(1), 1, 1, 1, 2), Window: oneOf(tm, windows...),
+		Lease: oneOf(tm, 20*time.Second, time.Minute, 5*time.Minute), Limit: oneOf(tm, 1, 1, 2, 3, 4), Probe: tm.chance(40),
+	}
+	if c.Lane.Provider != "" && tm.chance(90) {
+		c.Provider = c.Lane.Provider
+	}
+	c.Account = map[string]string{"alpha": "a1", "beta": "b1"}[c.Provider]
+	if tm.chance(8) {
+		c.Account = "a2"
+	}
+	r, ok := tm.row()
+	for range 4 { // rather one that is ready
+		if ok && (r.State == int64(dispatch.Sending) || r.Due.After(tm.now)) {
+			r, ok = tm.row()
+		}
+	}
+	if ok && tm.chance(80) {
+		c.Lane, _ = decide.ParseLane(r.Lane)
+	}
+	if ok && r.State == int64(dispatch.InDoubt) && tm.chance(85) {
+		c.Provider, c.Account, c.Encoding = r.Provider, r.Account, int16(r.Encoding) // #nosec G115 -- 1 or 2
+		switch tm.rnd.IntN(8) {
+		case 0:
+			c.Account = "a2"
+		case 1:
+			c.Encoding = 3 - c.Encoding
+		}
+	}
+	if ok && tm.chance(10) {
+		c.From = r.Due.Add(oneOf[time.Duration](tm, -1, 0, 0, 1) * time.Microsecond)
+	}
+	for n := range c.ID {
+		c.ID[n] = byte(tm.rnd.IntN(256)) // #nosec G115 -- a byte
+	}
+	tm.tell("claim", "%d of %s for %s/%s/%d window %v from %v probe %v", c.Limit, c.Lane, c.Provider, c.Account, c.Encoding, c.Window, c.From, c.Probe)
+	want, wantErr := tm.model.Claim(tm.t.Context(), c)
+	got, err := tm.real.Claim(tm.t.Context(), c)
+	byKey := func(a, b engine.Task) int { return a.Key.Compare(b.Key) }
+	slices.SortFunc(want, byKey)
+	slices.SortFunc(got, byKey)
+	if tm.same("claimed", plain(want), plain(got), wantErr, err) {
+		tm.tasks = keep(tm, append(tm.tasks, want...), 16)
+		if len(want) > 0 {
+			tm.claims = append(tm.claims, c.ID)
+		}
+	}
+}
+
+// keep forgets some where there are too many.
+func keep[T any](tm *tandem, list []T, most int) []T {
+	for len(list) > most {
+		n := tm.rnd.IntN(len(list))
+		list = slices.Delete(list, n, n+1)
+	}
+	return list
+}
+
+// plain makes tasks comparable: times in UTC, JSON without spaces; what the
+// model doesn't have is left out.
+func plain(tasks []engine.Task) []engine.Task {
+	out := append([]engine.Task{}, tasks...)
+	for n := range out {
+		t := &out[n]
+		t.Row, t.Created = plainRow(t.Row), time.Time{}
+		var senders map[string]string
+		if json.Unmarshal(t.Senders, &senders) == nil {
+			t.Senders, _ = json.Marshal(senders)
+		}
+	}
+	return out
+}
+
+func plainRow(r decide.Row) decide.Row {
+	for _, at := range []*time.Time{&r.Now, &r.Due, &r.Claimed, &r.Lease, &r.Deadline, &r.ResolveUntil} {
+		*at = at.UTC()
+	}
+	if r.Ledger = slices.Clone(r.Ledger); len(r.Ledger) == 0 {
+		r.Ledger = nil
+	}
+	for n := range r.Ledger {
+		leg := &r.Ledger[n]
+		leg.First, leg.Since, leg.Reach, leg.Until = leg.First.UTC(), leg.Since.UTC(), leg.Reach.UTC(), leg.Until.UTC()
+	}
+	return r
+}
+
+func (tm *tandem) unclaim() {
+	id := [16]byte{1}
+	if len(tm.claims) > 0 {
+		id = tm.claims[max(0, len(tm.claims)-1-tm.rnd.IntN(3))]
+	}
+	if tm.chance(15) {
+		id[0]++ // another statement's
+	}
+	tm.tell("unclaim", "%x", id[:4])
+	want, wantErr := tm.model.Unclaim(tm.t.Context(), id)
+	got, err := tm.real.Unclaim(tm.t.Context(), id)
+	tm.same("handed back", want, got, wantErr, err)
+}
+
+// look asks what changes nothing: Lanes, Peek, Gates.
+func (tm *tandem) look() {
+	ctx := tm.t.Context()
+	tm.tell("lanes", "")
+	want, wantErr := tm.model.Lanes(ctx)
+	got, err := tm.real.Lanes(ctx)
+	tm.same("lanes", append([]string{}, want...), append([]string{}, got...), wantErr, err)
+
+	type peeked struct {
+		Ready []string
+		Next  time.Duration
+	}
+	lanes := append([]string{"sms/2/gamma"}, want...)
+	tm.tell("peek", "%v", lanes)
+	var a, b peeked
+	a.Ready, a.Next, wantErr = tm.model.Peek(ctx, lanes)
+	b.Ready, b.Next, err = tm.real.Peek(ctx, lanes)
+	slices.Sort(a.Ready)
+	slices.Sort(b.Ready)
+	tm.same("peeked", a, b, wantErr, err)
+}
+
+func (tm *tandem) load() {
+	r, ok := tm.row()
+	if !ok {
+		return
+	}
+	t := engine.Task{Row: decide.Row{Key: r.Key, Provider: oneOf(tm, "alpha", "beta")}}
+	tm.tell("load", "%s for %s", t.Key, t.Provider)
+	want, wantErr := tm.model.Load(tm.t.Context(), t)
+	got, err := tm.real.Load(tm.t.Context(), t)
+	tm.same("loaded", want, got, wantErr, err)
+}
+
+// gate closes, probes, passes and opens the shared holds, and reads them.
+func (tm *tandem) gate() {
+	ctx := tm.t.Context()
+	p := oneOf(tm, "alpha", "alpha", "beta")
+	var err, wantErr error
+	var want, got any = true, true
+	what := tm.rnd.IntN(7)
+	if closed := slices.ContainsFunc(tm.model.GateRows(), func(g sim.TandemGate) bool { return g.Until.IsZero() }); closed && tm.chance(40) {
+		what = 5
+	}
+	switch what {
+	case 0, 1:
+		h := engine.Hold{
+			Provider: p, Reason: engine.GateReason(1 + tm.rnd.IntN(5)), For: oneOf(tm, -1, 0, 10*time.Second, 5*time.Minute), // #nosec G115 -- 1 to 5
+			Probe: oneOf(tm, 0, time.Second, 10*time.Second),
+		}
+		h.Sticky = h.Reason != engine.GateFloor
+		tm.tell("close", "%s %s for %v probe %v", p, h.Reason, h.For, h.Probe)
+		wantErr, err = tm.model.CloseGate(ctx, h), tm.real.CloseGate(ctx, h)
+	case 2, 3:
+		every, most := oneOf(tm, time.Second, 10*time.Second), oneOf(tm, 30*time.Second, 5*time.Minute)
+		tm.tell("probe", "%s every %v at most %v", p, every, most)
+		want, wantErr = tm.model.ProbeGate(ctx, p, 0, every, most)
+		got, err = tm.real.ProbeGate(ctx, p, 0, every, most)
+	case 4:
+		need, next := oneOf(tm, 1, 3), oneOf(tm, time.Second, 30*time.Second)
+		tm.tell("pass", "%s, of %d, next after %v", p, need, next)
+		wantErr, err = tm.model.PassGate(ctx, p, 0, need, next), tm.real.PassGate(ctx, p, 0, need, next)
+	case 5:
+		tm.tell("open", "%s", p)
+		tm.model.OpenGate(p)
+		_, err = tm.pool.Exec(ctx, tm.real.sql.openGate, p, int64(0), "", "")
+	case 6:
+		tm.tell("gates", "")
+		a, aErr := tm.model.Gates(ctx)
+		b, bErr := tm.real.Gates(ctx)
+		want, wantErr, got, err = plainGates(a), aErr, plainGates(b), bErr
+	}
+	tm.same("gates", want, got, wantErr, err)
+}
+
+func plainGates(list []engine.Gate) []engine.Gate {
+	out := append([]engine.Gate{}, list...)
+	for n := range out {
+		g := &out[n]
+		g.Until, g.Since, g.Open = g.Until.UTC(), g.Since.UTC(), max(g.Open, -1)
+		if g.Closed { // they say how a gate opens, and are read of open ones only
+			g.Open, g.Held = 0, 0
+		}
+	}
+	slices.SortFunc(out, func(a, b engine.Gate) int { return slices.Compare([]byte(a.Provider), []byte(b.Provider)) })
+	return out
+}
+
+// edit makes one locked move on both sides, and compares what each saw.
+func (tm *tandem) edit(key dispatch.Key, fence int64, change func(engine.View) (engine.Edit, error)) {
+	var seen [2]engine.View
+	call := func(n int, s engine.Store) error {
+		return s.Edit(tm.t.Context(), key, fence, func(v engine.View) (engine.Edit, error) {
+			seen[n] = v
+			return change(v)
+		})
+	}
+	wantErr, err := call(0, tm.model), call(1, tm.real)
+	for n := range seen {
+		seen[n].Row = plainRow(seen[n].Row)
+	}
+	if a, b := show(seen[0]), show(seen[1]); a != b {
+		tm.diff = "seen:\n  model    " + a + "\n  postgres " + b
+		return
+	}
+	tm.same("edit", "done", "done", wantErr, err)
+	if errors.Is(wantErr, engine.ErrNotFound) != errors.Is(err, engine.ErrNotFound) {
+		tm.diff = fmt.Sprintf("edit: model %v, postgres %v", wantErr, err)
+	}
+}
