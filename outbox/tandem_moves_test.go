@@ -66,6 +66,9 @@ func (tm *tandem) task() (t engine.Task, ok bool) {
 		if len(current) > 0 {
 			return oneOf(tm, current...), true
 		}
+		if tm.chance(70) {
+			return t, false
+		}
 	}
 	return oneOf(tm, tm.tasks...), true
 }
@@ -75,6 +78,10 @@ func (tm *tandem) finish() {
 	var changes []engine.Change
 	for range oneOf(tm, 1, 1, 2, 3) {
 		t, ok := tm.task()
+		if !ok && len(changes) == 0 {
+			tm.claim()
+			return
+		}
 		if len(changes) > 0 && tm.chance(40) { // the same message's earlier or later send
 			for _, other := range tm.tasks {
 				if other.Key == changes[0].Key && other.Fence != changes[0].Fence {
@@ -209,12 +216,16 @@ func (tm *tandem) sweep() {
 	if !tm.same("page", a, b, wantErr, err) {
 		return
 	}
+	rows := a.Rows
+	if len(tm.pages) > 0 && tm.chance(20) {
+		rows = append(rows, oneOf(tm, tm.pages...))
+	}
 	tm.pages = keep(tm, append(tm.pages, a.Rows...), 6)
 	seen := map[dispatch.Key]bool{}
 	var tasks []engine.Task
 	var changes []engine.Change
-	for _, t := range slices.Backward(tm.pages) {
-		if m, ok := tm.setup().Tend(t.Row); ok && !seen[t.Key] && tm.chance(80) {
+	for _, t := range rows {
+		if m, ok := tm.setup().Tend(t.Row); ok && !seen[t.Key] && tm.chance(90) {
 			seen[t.Key] = true
 			tasks = append(tasks, t)
 			changes = append(changes, tended(t, m))

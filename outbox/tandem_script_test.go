@@ -22,10 +22,15 @@ func (tm *tandem) step() {
 		act    func()
 	}{
 		{3, tm.enqueue}, {34, tm.claim}, {26, tm.finish}, {7, tm.handBack}, {18, tm.sweep}, {7, tm.hurry}, {14, tm.answer},
-		{7, tm.unclaim}, {12, tm.byHand}, {7, tm.learn}, {3, tm.look}, {2, tm.load}, {5, tm.gate}, {9, tm.forget},
+		{7, tm.unclaim}, {12, tm.byHand}, {7, tm.learn}, {3, tm.look}, {2, tm.load}, {6, tm.gate}, {9, tm.forget},
 	}
-	if len(tm.messages) < sim.TandemSlots && tm.chance(40) {
+	_, moving := tm.row()
+	switch {
+	case len(tm.messages) < sim.TandemSlots && tm.chance(40):
 		tm.enqueue()
+		return
+	case !moving && tm.chance(40):
+		tm.forget()
 		return
 	}
 	all := 0
@@ -57,7 +62,7 @@ func (tm *tandem) pass() {
 		tm.now = tm.now.Add(time.Duration(tm.rnd.Int64N(60e6)) * time.Microsecond)
 	case 5:
 		tm.now = tm.now.Add(time.Duration(tm.rnd.Int64N(30*60e6)) * time.Microsecond)
-	case 6, 7, 8, 9, 10, 11:
+	case 6, 7, 8, 9, 10, 11, 12, 13:
 		var moments []time.Time
 		for _, r := range tm.model.Rows() {
 			moments = append(moments, r.Due, r.Due, r.Due, r.Lease, r.Lease, r.Deadline, r.ResolveUntil)
@@ -69,6 +74,10 @@ func (tm *tandem) pass() {
 			moments = append(moments, g.Until, g.Probe)
 		}
 		moments = slices.DeleteFunc(moments, func(m time.Time) bool { return !m.After(tm.now) || m.Sub(tm.now) > 6*time.Hour })
+		slices.SortFunc(moments, time.Time.Compare)
+		if tm.chance(60) { // what comes next
+			moments = moments[:min(1, len(moments))]
+		}
 		if len(moments) > 0 {
 			tm.now = oneOf(tm, moments...).Add(oneOf[time.Duration](tm, -1, 0, 0, 1) * time.Microsecond)
 		}
@@ -304,11 +313,11 @@ func (tm *tandem) gate() {
 	var err, wantErr error
 	var want, got any = true, true
 	what := tm.rnd.IntN(7)
-	if closed := slices.ContainsFunc(tm.model.GateRows(), func(g sim.TandemGate) bool { return g.Until.IsZero() }); closed && tm.chance(40) {
+	if closed := slices.ContainsFunc(tm.model.GateRows(), func(g sim.TandemGate) bool { return g.Until.IsZero() }); closed && tm.chance(60) {
 		what = 5
 	}
 	switch what {
-	case 0, 1:
+	case 0:
 		h := engine.Hold{
 			Provider: p, Reason: engine.GateReason(1 + tm.rnd.IntN(5)), For: oneOf(tm, -1, 0, 10*time.Second, 5*time.Minute), // #nosec G115 -- 1 to 5
 			Probe: oneOf(tm, 0, time.Second, 10*time.Second),
@@ -316,7 +325,7 @@ func (tm *tandem) gate() {
 		h.Sticky = h.Reason != engine.GateFloor
 		tm.tell("close", "%s %s for %v probe %v", p, h.Reason, h.For, h.Probe)
 		wantErr, err = tm.model.CloseGate(ctx, h), tm.real.CloseGate(ctx, h)
-	case 2, 3:
+	case 1, 2, 3:
 		every, most := oneOf(tm, time.Second, 10*time.Second), oneOf(tm, 30*time.Second, 5*time.Minute)
 		tm.tell("probe", "%s every %v at most %v", p, every, most)
 		want, wantErr = tm.model.ProbeGate(ctx, p, 0, every, most)

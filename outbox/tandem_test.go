@@ -38,10 +38,10 @@ func TestModelAndPostgresInTandem(t *testing.T) {
 			rules[n] += taken
 		}
 	}
+	t.Logf("rows of the transition table: %v; calls: %v", rules[1:], tm.calls)
 	for n, taken := range rules {
 		require.True(t, n == 0 || taken > 0, "row %d of the transition table was never taken: %v", n, rules)
 	}
-	t.Logf("rows of the transition table: %v; calls: %v", rules[1:], tm.calls)
 }
 
 const (
@@ -144,7 +144,7 @@ func (tm *tandem) play(steps int) string {
 			tm.pass()
 		}
 		if tm.diff != "" {
-			story := tm.story[max(0, len(tm.story)-30):]
+			story := tm.story[max(0, len(tm.story)-300):]
 			return fmt.Sprintf("seed %d, step %d\n  %s\n%s", tm.seed, len(tm.story), strings.Join(story, "\n  "), tm.diff)
 		}
 	}

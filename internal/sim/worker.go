@@ -100,6 +100,26 @@ func (k *worker) boot() {
 	w.tellBoot(k)
 	w.spawn(k, time.Duration(w.n(int64(20*time.Millisecond))), k.claim)
 	w.spawn(k, time.Duration(w.n(int64(time.Second))), k.tend)
+	if w.n(8) == 0 {
+		w.spawn(k, pick(w, 20*time.Millisecond, 5*time.Second, time.Minute), k.drain)
+	}
+}
+
+// drain ends the process in order: nothing new is claimed, what wasn't begun
+// goes back, what is under way finishes and is written.
+func (k *worker) drain(p *proc) {
+	if k.w.calm {
+		return
+	}
+	k.w.tellf(k, "drains")
+	k.stopping = true
+	k.ring("")
+	for k.sends > 0 || k.settling {
+		if !p.sleep(100 * time.Millisecond) {
+			return
+		}
+	}
+	k.crash("has drained")
 }
 
 // gates is nil in a history without gates.

@@ -12,6 +12,7 @@ import (
 func (k *worker) send(p *proc, t engine.Task, began watch) {
 	defer func() {
 		if !p.killed {
+			k.e.Done(t)
 			k.free++
 			k.sends--
 		}
