@@ -18,7 +18,7 @@ GOLANGCI := $(CURDIR)/.bin/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 .PHONY: help test lint check quickstart bench chaos fuzz simulate simulate-mutants
 
 help: ## show this
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: ## run all tests with the race detector
 	go test -race -shuffle=on -timeout=$(TIMEOUT) ./...

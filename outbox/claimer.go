@@ -32,9 +32,11 @@ func (r *run) claim(ctx context.Context, bell <-chan struct{}) {
 			fresh = stopwatch()
 		}
 		n, more, err := r.claimOnce(ctx)
-		if err == nil && (n > 0 || more) {
+		if err == nil && n > 0 {
 			looked = false
 			pause.reset()
+		}
+		if err == nil && (n > 0 || more) {
 			continue
 		}
 		if err == nil && !looked {

@@ -887,23 +887,30 @@ func TestEnqueueWithoutATransaction(t *testing.T) {
 	require.ErrorContains(t, err, "transaction is nil")
 }
 
-// B119: a body of any size, with notifications on.
+// B119: a body of any size, with notifications on, in a schema of any name: a
+// channel's name is as short as a schema's, and ends at a rune.
 func TestNotifyCarriesNothing(t *testing.T) {
 	t.Parallel()
-	_, pool, schema := newBox(t)
-	box, err := outbox.New(pool, outbox.Config{Schema: schema, Routes: routes(), Notify: true})
+	pool, plain := pgtest.Pool(t)
+	unicode := "x" + strings.Repeat("ü", 31)
+	for schema, channel := range map[string]string{plain: "dispatch " + plain, unicode: "dispatch x" + strings.Repeat("ü", 26)} {
+		box, err := outbox.New(pool, outbox.Config{Schema: schema, Routes: routes(), Notify: true})
+		require.NoError(t, err)
+		require.NoError(t, box.Migrate(t.Context()))
+		listener, err := pgx.Connect(t.Context(), pgtest.URL(t))
+		require.NoError(t, err)
+		defer func() { _ = listener.Close(context.WithoutCancel(t.Context())) }()
+		_, err = listener.Exec(t.Context(), "listen "+ident(channel))
+		require.NoError(t, err)
+		enqueue(t, box, dispatch.Intent{Key: dispatch.NewKey(), Content: dispatch.Email{
+			To: []dispatch.Address{{Email: "a@example.com"}}, Text: strings.Repeat("0123456789", 2000),
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		n, err := listener.WaitForNotification(ctx)
+		require.NoError(t, err, schema)
+		require.Empty(t, n.Payload)
+	}
+	_, err := pool.Exec(t.Context(), "drop schema "+ident(unicode)+" cascade")
 	require.NoError(t, err)
-	listener, err := pgx.Connect(t.Context(), pgtest.URL(t))
-	require.NoError(t, err)
-	defer func() { _ = listener.Close(context.WithoutCancel(t.Context())) }()
-	_, err = listener.Exec(t.Context(), `listen "dispatch `+schema+`"`)
-	require.NoError(t, err)
-	i := dispatch.Intent{Key: dispatch.NewKey(), Content: dispatch.Email{
-		To: []dispatch.Address{{Email: "a@example.com"}}, Text: strings.Repeat("0123456789", 2000),
-	}}
-	enqueue(t, box, i)
-	n, err := listener.WaitForNotification(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, n.Payload)
-	require.Equal(t, 1, count(t, pool, schema, "queue"))
 }

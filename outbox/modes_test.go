@@ -22,7 +22,7 @@ import (
 var hostile = []string{
 	`o'brien "the" schema`,
 	`ÜPPER çase 数据`,
-	strings.Repeat("ü", 31) + "x", // 63 bytes, and "dispatch " before it ends inside a rune
+	"x" + strings.Repeat("ü", 31), // 63 bytes
 	`{schema} {limit} {page} {event_number}`,
 	`select $1 -- $$ /* $body$`,
 	`back\slash' \`,

@@ -43,8 +43,8 @@ const requeueSQL = `insert into {schema}.queue (id, lane, due, deadline, resolve
     lookups, open, waived, ended, provider, account, ledger, notify)
 select $1::text::uuid, $2::text, coalesce($3::text::timestamptz, clock_timestamp()), $4::text::timestamptz, $5::text::timestamptz,
     case when $8::bigint = 3 then $6::text::timestamptz end, $7::bigint, $8::bigint, $10::bigint, $11::bigint, $12::bigint, $13::bigint,
-    $14::bigint, $15::bigint, $16::bigint, nullif($17::text, ''), nullif($18::text, ''), nullif($19::text, '')::jsonb,
-    (select m.notify from {schema}.message m where m.id = $1::text::uuid)
+    $14::bigint, $15::bigint, $16::bigint, nullif($17::text, ''), case when $8::bigint = 3 then $18::text else nullif($18::text, '') end,
+    nullif($19::text, '')::jsonb, (select m.notify from {schema}.message m where m.id = $1::text::uuid)
 where $9::bigint >= 0`
 
 const reparkSQL = `insert into {schema}.parked (id, lane, deadline, first_sent, fence, state, reason, spent, budget, encoding,

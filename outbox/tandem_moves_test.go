@@ -16,7 +16,8 @@ import (
 func (tm *tandem) setup() decide.Setup {
 	alpha := dispatch.Contract{
 		Name: "alpha", Account: "a1", Encoding: 1, Timeout: 10 * time.Second,
-		Dedupe: dispatch.Dedupe{Window: oneOf(tm, windows...)}, RefusalProves: tm.chance(50),
+		Dedupe: dispatch.Dedupe{Window: oneOf(tm, 10*time.Minute, 10*time.Minute, oneOf(tm, windows...))}, RefusalProves: tm.chance(50),
+		Search: dispatch.Search{Available: tm.chance(35), Lag: 15 * time.Second},
 	}
 	beta := dispatch.Contract{
 		Name: "beta", Account: "b1", Encoding: 1, Timeout: 10 * time.Second,
@@ -32,9 +33,6 @@ func (tm *tandem) setup() decide.Setup {
 		known["alpha"] = alpha
 	case 2:
 		alpha.Encoding = 2
-		known["alpha"] = alpha
-	case 3: // one that can be asked, too
-		alpha.Search = dispatch.Search{Available: true, Lag: time.Minute}
 		known["alpha"] = alpha
 	}
 	return decide.Setup{
@@ -92,7 +90,7 @@ func (tm *tandem) finish() {
 		if !ok || slices.ContainsFunc(changes, func(c engine.Change) bool { return c.Key == t.Key && c.Fence == t.Fence }) {
 			continue
 		}
-		e, v := tm.outcome()
+		e, v := tm.outcome(t.Row)
 		c := engine.Change{Key: t.Key, Fence: t.Fence, From: dispatch.Sending, Move: tm.setup().AfterSend(t.Row, e, v, tm.now)}
 		c.Record = engine.Record{Kind: engine.KindAttempt, Provider: t.Provider, Account: t.Account, Evidence: e, Verdict: v, Took: time.Second}
 		if v.Outcome == dispatch.OK {
@@ -104,10 +102,10 @@ func (tm *tandem) finish() {
 }
 
 // outcome is what an attempt came to.
-func (tm *tandem) outcome() (e dispatch.Evidence, v dispatch.Verdict) {
+func (tm *tandem) outcome(r decide.Row) (e dispatch.Evidence, v dispatch.Verdict) {
 	e = dispatch.Evidence{Stage: oneOf(tm, dispatch.MaybeSent, dispatch.MaybeSent, dispatch.NotSent, dispatch.Answered), OwnBody: tm.chance(70), Status: 500, Code: "E1"}
 	e.Request = oneOf(tm, nil, []byte{1, 2}, []byte{3})
-	v = dispatch.Verdict{Reason: "script", Floor: oneOf(tm, 0, 0, 5*time.Second, 10*time.Minute)}
+	v = dispatch.Verdict{Reason: "script", Floor: oneOf(tm, 0, 0, 0, 5*time.Second, 10*time.Minute)}
 	switch tm.rnd.IntN(10) {
 	case 0, 1:
 		v.Outcome = dispatch.OK
@@ -115,7 +113,7 @@ func (tm *tandem) outcome() (e dispatch.Evidence, v dispatch.Verdict) {
 		v.Outcome, v.Hold = dispatch.Unknown, tm.chance(6)
 	default:
 		v.Outcome, v.Scope = dispatch.Rejected, oneOf(tm, dispatch.Moment, dispatch.Moment, dispatch.Account, dispatch.Sender, dispatch.Message)
-		if tm.chance(10) {
+		if len(r.Ledger) > 0 && tm.chance(30) {
 			e.Cause = dispatch.CauseChanged
 		}
 	}
@@ -159,7 +157,9 @@ func (tm *tandem) apply(changes []engine.Change) []engine.Result {
 		c.Move.ResolveUntil = c.Move.ResolveUntil.Truncate(time.Microsecond) // what Postgres keeps
 		switch tm.rnd.IntN(20) {
 		case 0:
-			c.Fence += oneOf(tm, int64(-1), 1)
+			if len(changes) == 1 { // a batch has each send once
+				c.Fence += oneOf(tm, int64(-1), 1)
+			}
 		case 1:
 			if c.Move.Rule != decide.RuleOK { // which is from sending, as its statement has it
 				c.From = oneOf(tm, dispatch.Pending, dispatch.Sending, dispatch.InDoubt)
@@ -199,6 +199,9 @@ func (tm *tandem) apply(changes []engine.Change) []engine.Result {
 // sweep reads a page, and tends what it saw, now or long ago.
 func (tm *tandem) sweep() {
 	lane := tm.lane().String()
+	if r, ok := tm.row(); ok && r.State == int64(dispatch.InDoubt) {
+		lane = r.Lane
+	}
 	var after engine.Cursor
 	if r, ok := tm.row(); ok && tm.chance(30) {
 		after = engine.Cursor{Due: r.Due, Key: r.Key}
@@ -299,10 +302,21 @@ func (tm *tandem) byHand() {
 		return
 	}
 	key := oneOf(tm, tm.messages...).Key
+	verbs := []string{"cancel", "supersede", "retry", "send anyway", "give up", "accepted", "not accepted"}
+	for _, r := range tm.model.Rows() {
+		if !tm.chance(40) {
+			continue
+		}
+		if key = r.Key; r.Table == "parked" {
+			verbs = []string{"cancel", "retry", "retry", "send anyway", "send anyway", "give up", "accepted", "not accepted"}
+		} else {
+			verbs = []string{"cancel", "supersede", "not accepted", "give up"}
+		}
+	}
+	name := oneOf(tm, verbs...)
 	if tm.chance(3) {
 		key[0]++ // nobody's
 	}
-	name := oneOf(tm, "cancel", "supersede", "retry", "send anyway", "give up", "accepted", "not accepted")
 	verb := map[string]decide.Verb{
 		"cancel": decide.Cancel(decide.EndedCancelled), "supersede": decide.Cancel(decide.EndedSuperseded), "retry": decide.Retry(false),
 		"send anyway": decide.SendAnyway(false), "give up": decide.GiveUp, "accepted": decide.Accepted, "not accepted": decide.NotAccepted,
@@ -319,10 +333,10 @@ func (tm *tandem) byHand() {
 
 // learn is a receipt, a look-up or an outcome that comes late, from any send.
 func (tm *tandem) learn() {
-	t, ok := tm.task()
-	if !ok {
+	if len(tm.tasks) == 0 {
 		return
 	}
+	t := oneOf(tm, tm.tasks...)
 	r := engine.Record{
 		Kind: oneOf(tm, engine.KindAttempt, engine.KindAttempt, engine.KindLookup, engine.KindReceipt), Provider: t.Provider, Account: t.Account,
 		Verdict: dispatch.Verdict{Outcome: oneOf(tm, dispatch.OK, dispatch.Unknown, dispatch.Rejected), Reason: "late"},

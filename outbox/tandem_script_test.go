@@ -22,7 +22,7 @@ func (tm *tandem) step() {
 		act    func()
 	}{
 		{3, tm.enqueue}, {34, tm.claim}, {26, tm.finish}, {7, tm.handBack}, {18, tm.sweep}, {7, tm.hurry}, {14, tm.answer},
-		{7, tm.unclaim}, {12, tm.byHand}, {7, tm.learn}, {3, tm.look}, {2, tm.load}, {6, tm.gate}, {9, tm.forget},
+		{7, tm.unclaim}, {14, tm.byHand}, {9, tm.learn}, {3, tm.look}, {2, tm.load}, {8, tm.gate}, {9, tm.forget},
 	}
 	_, moving := tm.row()
 	switch {
@@ -89,9 +89,9 @@ var windows = []time.Duration{0, 90 * time.Second, 10 * time.Minute, 24 * time.H
 
 func (tm *tandem) enqueue() {
 	m := sim.TandemMessage{
-		Budget: oneOf(tm, 1, 2, 3, 5, 8), Pinned: oneOf(tm, "", "", "", "", "", "alpha", "beta"),
+		Budget: oneOf(tm, 1, 2, 3, 5, 8, 8), Pinned: oneOf(tm, "", "", "", "", "", "alpha", "beta"),
 		OnUnknown: dispatch.OnUnknown{
-			Action: oneOf(tm, dispatch.UnknownHold, dispatch.UnknownResend, dispatch.UnknownFailover, dispatch.UnknownDead),
+			Action: oneOf(tm, dispatch.UnknownHold, dispatch.UnknownResend, dispatch.UnknownResend, dispatch.UnknownFailover, dispatch.UnknownFailover, dispatch.UnknownDead),
 			After:  oneOf(tm, 0, 0, time.Minute),
 		},
 		Senders: oneOf(tm, nil, nil, []byte(`{"alpha":"A"}`), []byte(`{"alpha":"A","beta":"B"}`)),
@@ -173,7 +173,7 @@ func (tm *tandem) lane() decide.Lane {
 func (tm *tandem) claim() {
 	c := engine.Claim{
 		Lane: tm.lane(), Provider: oneOf(tm, "alpha", "beta"), Encoding: oneOf(tm, int16(1), 1, 1, 1, 2), Window: oneOf(tm, windows...),
-		Lease: oneOf(tm, 20*time.Second, time.Minute, 5*time.Minute), Limit: oneOf(tm, 1, 1, 2, 3, 4), Probe: tm.chance(40),
+		Lease: oneOf(tm, 20*time.Second, time.Minute, 5*time.Minute), Limit: oneOf(tm, 1, 1, 2, 3, 4), Probe: tm.chance(60),
 	}
 	if c.Lane.Provider != "" && tm.chance(90) {
 		c.Provider = c.Lane.Provider
@@ -313,19 +313,19 @@ func (tm *tandem) gate() {
 	var err, wantErr error
 	var want, got any = true, true
 	what := tm.rnd.IntN(7)
-	if closed := slices.ContainsFunc(tm.model.GateRows(), func(g sim.TandemGate) bool { return g.Until.IsZero() }); closed && tm.chance(60) {
+	if closed := slices.ContainsFunc(tm.model.GateRows(), func(g sim.TandemGate) bool { return g.Until.IsZero() }); closed && tm.chance(25) {
 		what = 5
 	}
 	switch what {
-	case 0:
+	case 0, 1:
 		h := engine.Hold{
-			Provider: p, Reason: engine.GateReason(1 + tm.rnd.IntN(5)), For: oneOf(tm, -1, 0, 10*time.Second, 5*time.Minute), // #nosec G115 -- 1 to 5
+			Provider: p, Reason: engine.GateReason(1 + tm.rnd.IntN(5)), For: oneOf(tm, -1, 10*time.Second, time.Minute, 5*time.Minute), // #nosec G115 -- 1 to 5
 			Probe: oneOf(tm, 0, time.Second, 10*time.Second),
 		}
 		h.Sticky = h.Reason != engine.GateFloor
 		tm.tell("close", "%s %s for %v probe %v", p, h.Reason, h.For, h.Probe)
 		wantErr, err = tm.model.CloseGate(ctx, h), tm.real.CloseGate(ctx, h)
-	case 1, 2, 3:
+	case 2, 3:
 		every, most := oneOf(tm, time.Second, 10*time.Second), oneOf(tm, 30*time.Second, 5*time.Minute)
 		tm.tell("probe", "%s every %v at most %v", p, every, most)
 		want, wantErr = tm.model.ProbeGate(ctx, p, 0, every, most)

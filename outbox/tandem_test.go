@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ func TestModelAndPostgresInTandem(t *testing.T) {
 
 const (
 	tandemSeeds = 6
-	tandemSteps = 600
+	tandemSteps = 700
 )
 
 // tandem is the model and a real store beside it.
@@ -144,12 +145,28 @@ func (tm *tandem) play(steps int) string {
 			tm.pass()
 		}
 		if tm.diff != "" {
-			story := tm.story[max(0, len(tm.story)-300):]
-			return fmt.Sprintf("seed %d, step %d\n  %s\n%s", tm.seed, len(tm.story), strings.Join(story, "\n  "), tm.diff)
+			return tm.tale()
 		}
 	}
 	return ""
 }
+
+// tale is the story of a difference: the last steps, and all before them that
+// name the same message.
+func (tm *tandem) tale() string {
+	last := len(tm.story) - 1
+	key := uuidPattern.FindString(tm.story[last])
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d, step %d", tm.seed, last+1)
+	for n, line := range tm.story {
+		if n > last-8 || key != "" && n > last-90 && strings.Contains(line, key) {
+			b.WriteString("\n  " + line)
+		}
+	}
+	return b.String() + "\n" + tm.diff
+}
+
+var uuidPattern = regexp.MustCompile("[0-9a-f]{8}-[0-9a-f-]{27}")
 
 func (tm *tandem) set() {
 	tm.model.Set(tm.now)
@@ -168,6 +185,9 @@ func (tm *tandem) tell(call, format string, args ...any) {
 func (tm *tandem) same(what string, model, real any, modelErr, realErr error) bool {
 	if a, b := kindOf(modelErr), kindOf(realErr); a != b {
 		tm.diff = fmt.Sprintf("%s:\n  model    %s %v\n  postgres %s %v", what, a, modelErr, b, realErr)
+		if pe := (*pgconn.PgError)(nil); errors.As(realErr, &pe) {
+			tm.diff += ": " + pe.Detail
+		}
 		return false
 	}
 	if modelErr != nil {

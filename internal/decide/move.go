@@ -179,7 +179,7 @@ func (s Setup) resolveUntil(r Row, spent int) time.Time {
 		}
 		t := leg.Reach
 		if c.Search.Available {
-			t = later(t, later(leg.Reach.Add(c.Search.Lag), leg.Until).Add(lookupRoom))
+			t = later(t, later(leg.Reach.Add(c.Search.Lag), r.Ledger.until(leg.Provider)).Add(lookupRoom))
 		}
 		if c.Echo.Reference {
 			t = later(t, leg.Reach.Add(c.Echo.Grace))
@@ -220,8 +220,8 @@ func (s Setup) doubt(rule Rule, r Row, l Ledger, spent int, now time.Time, wait 
 	// A floor holds its provider, for look-ups too. It may end behind the time
 	// in which the row can be sent again: the row must not be due before, or a
 	// claim would take it.
-	m.NotBefore = leg.Until
-	switch again := later(now.Add(wait), leg.Until); {
+	m.NotBefore = l.until(leg.Provider)
+	switch again := later(now.Add(wait), m.NotBefore); {
 	case m.ResolveUntil.IsZero():
 		m.Wait = unbound
 	case again.Before(s.resendEnd(r, leg, spent)):

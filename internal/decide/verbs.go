@@ -72,7 +72,7 @@ func (r Row) doubted() Row {
 	r.Lane.Provider = leg.Provider
 	r.Lease, r.ResolveUntil, r.Due, r.Lookups = time.Time{}, time.Time{}, r.Now, 0
 	if r.Ended == NotEnded { // a claim may send it again, but not before its floor
-		r.Due = later(r.Now, leg.Until)
+		r.Due = later(r.Now, r.Ledger.until(leg.Provider))
 	}
 	r.Fence++
 	return r

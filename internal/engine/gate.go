@@ -121,6 +121,7 @@ type gateKey struct {
 // streak is a run of calls to one provider without an acceptance.
 type streak struct {
 	fails    int
+	began    time.Time // by the database's clock: when the first of them was known
 	same     map[dispatch.Key]int
 	accounts map[dispatch.Key]bool
 	senders  map[string]bool
@@ -199,7 +200,7 @@ func (g *gates) taken(provider string) {
 
 // observe counts an outcome, and returns the hold that follows from it, if
 // any. passing tells that the provider takes other messages.
-func (g *gates) observe(t Task, ev dispatch.Evidence, v dispatch.Verdict) (h *Hold, passing bool) {
+func (g *gates) observe(t Task, ev dispatch.Evidence, v dispatch.Verdict, now time.Time) (h *Hold, passing bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.runs == nil {
@@ -233,7 +234,15 @@ func (g *gates) observe(t Task, ev dispatch.Evidence, v dispatch.Verdict) (h *Ho
 		if ev.Cause == dispatch.CauseChanged || ev.Cause == dispatch.CausePool {
 			return nil, run.passed // ours, not the provider's
 		}
-		run.fails++
+		// Of what was under way together, answers that are lost come back before
+		// those that aren't: only what was claimed since the run began goes on
+		// with it.
+		if run.fails > 0 && t.Claimed.Before(run.began) {
+			return nil, run.passed
+		}
+		if run.fails++; run.fails == 1 {
+			run.began = now
+		}
 		if run.same[t.Key]++; run.fails < circuitRun && run.same[t.Key] < circuitSame {
 			return nil, run.passed
 		}

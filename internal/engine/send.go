@@ -103,7 +103,7 @@ func (e *Engine) Finish(t Task, acc dispatch.Accepted, err error, elapsed, took 
 	}
 	passing := false
 	if e.cfg.Gates != nil {
-		c.Hold, passing = e.gates.observe(t, ev, v)
+		c.Hold, passing = e.gates.observe(t, ev, v, t.Now.Add(elapsed))
 		c.Pass = t.Probe && (v.Outcome == dispatch.OK || v.Outcome == dispatch.Rejected && v.Scope == dispatch.Message)
 	}
 	if v.Outcome == dispatch.OK {

@@ -201,9 +201,6 @@ func checkFloor(t *testing.T, m decide.Move) {
 		return // it is given up before
 	}
 	for _, leg := range m.Ledger {
-		if m.To == dispatch.InDoubt && leg.Account != m.Account {
-			continue
-		}
 		if m.Lane.Provider == leg.Provider && m.Rule != decide.RuleUnstarted {
 			require.False(t, due.Before(leg.Until), "rule %d: due %v before the floor %v of %s", m.Rule, due, leg.Until, leg.Provider)
 		}

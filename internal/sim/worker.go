@@ -316,19 +316,6 @@ func claimID(n uint64) (id [16]byte) {
 	return id
 }
 
-// audit is an auditor: it hands back what a failed claim took, until the
-// claim's leases have ended.
-func (k *worker) audit(p *proc, id [16]byte) {
-	began := k.w.now
-	for !p.killed {
-		n, err := k.e.Audit(context.Background(), id)
-		if p.killed || err == nil && n > 0 || k.w.now-began > k.e.Shortest() {
-			return
-		}
-		p.sleep(pick(k.w, 50*time.Millisecond, 300*time.Millisecond, 5*time.Second, 5*time.Second))
-	}
-}
-
 // nextChange is the time until a row changes what can be done with it, and
 // whether one is due now; negative for never.
 func (d *database) nextChange() (next time.Duration, waiting bool) {

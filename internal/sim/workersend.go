@@ -88,6 +88,19 @@ func (k *worker) settle(p *proc) {
 	k.settling = false
 }
 
+// audit is an auditor: it hands back what a failed claim took, until the
+// claim's leases have ended.
+func (k *worker) audit(p *proc, id [16]byte) {
+	began := k.w.now
+	for !p.killed {
+		n, err := k.e.Audit(context.Background(), id)
+		if p.killed || err == nil && n > 0 || k.w.now-began > k.e.Shortest() {
+			return
+		}
+		p.sleep(pick(k.w, 50*time.Millisecond, 300*time.Millisecond, 5*time.Second, 5*time.Second))
+	}
+}
+
 // tend is the tender: leases that ended, deadlines, doubts.
 func (k *worker) tend(p *proc) {
 	w := k.w
