@@ -12,10 +12,10 @@ import (
 	"github.com/seed-8098fbb7/dispatch/internal/engine"
 )
 
-// hysteresis is how long a gate that opened and has to close again stays
-// closed at least, counted from when it opened: a provider that flaps causes
-// one switch in that time.
-const hysteresis = 2 * time.Minute
+// hysteresis is how long a gate stays closed at least where its route has
+// another provider: one that flaps causes one switch in that time. Without
+// another there is nothing to switch to, and it is probed at once.
+const hysteresis = time.Minute
 
 func (s *store) Gates(ctx context.Context) ([]engine.Gate, error) {
 	rows, err := s.pool.Query(ctx, s.sql.gates)

@@ -276,3 +276,33 @@ func TestLoginCodeDoesNotWaitForANewsletter(t *testing.T) {
 	enqueue(t, box, code)
 	reaches(t, box, code.Key, dispatch.Sent)
 }
+
+// A provider that flaps, with a healthy sibling: one switch, and no going back
+// and forth within the hysteresis.
+func TestFlappingProviderCausesOneSwitch(t *testing.T) {
+	t.Parallel()
+	box, pool, schema := newBox(t, route("first", "second"))
+	first := &outboxtest.Provider{Promise: dispatch.Contract{Name: "first", Timeout: time.Second}}
+	second := &outboxtest.Provider{Promise: dispatch.Contract{Name: "second", Timeout: time.Second}}
+	began := time.Now()
+	first.Respond = func(_ context.Context, _ dispatch.Envelope, accept func() dispatch.Accepted) (dispatch.Accepted, error) {
+		if time.Since(began)/(500*time.Millisecond)%2 == 1 {
+			return dispatch.Accepted{}, fault(dispatch.Evidence{Stage: dispatch.NotSent, Cause: dispatch.CauseDial})
+		}
+		return accept(), nil
+	}
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{first, second}, Logger: discard})
+	enqueueMany(t, box, many(1500, func(n int, i *dispatch.Intent) { i.NotBefore = began.Add(time.Duration(n) * 4 * time.Millisecond) }))
+	var closings []time.Time
+	require.Eventually(t, func() bool {
+		for _, g := range gatesOf(t, box) {
+			if g.Closed && !slices.Contains(closings, g.Since) {
+				closings = append(closings, g.Since)
+			}
+		}
+		return count(t, pool, schema, "queue") == 0
+	}, 40*time.Second, 20*time.Millisecond)
+	require.Len(t, closings, 1, "in six seconds of flapping")
+	require.Equal(t, 1500, len(first.Accepted())+len(second.Accepted()))
+	require.Zero(t, count(t, pool, schema, "parked"))
+}

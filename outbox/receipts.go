@@ -58,8 +58,8 @@ func (b *Box) Receive(ctx context.Context, receipts []dispatch.Receipt) error {
 	if _, err := b.pool.Exec(ctx, b.sql.receive, text[0], text[1], text[2], text[3], text[4], kind, permanent, text[5], text[6], text[7]); err != nil {
 		return fmt.Errorf("outbox: store receipts: %w", missing(err))
 	}
-	// They are safe now. What can't be applied here, a worker applies.
-	_ = b.store.applyReceipts(ctx)
+	// They are safe now. What isn't applied here, a worker applies.
+	_, _ = b.store.applyPage(ctx)
 	return nil
 }
 
@@ -84,30 +84,40 @@ func checkReceipt(r dispatch.Receipt) error {
 type dueReceipt struct {
 	provider, account, event, id, code, message string
 	kind                                        dispatch.ReceiptKind
-	permanent                                   bool
-	tries                                       int64
 }
 
-// applyReceipts applies up to 200 receipts that are due, each in a transaction
-// of its own. Several workers may do so at once: a receipt is taken under its
-// row's lock.
+// applyReceipts applies the receipts that are due, a page of 200 at a time and
+// a few thousand at most, each in a transaction of its own. Several workers may
+// do so at once: a receipt is taken under its row's lock.
 func (s *store) applyReceipts(ctx context.Context) error {
+	for range 20 {
+		n, err := s.applyPage(ctx)
+		if err != nil || n < receiptPage {
+			return err
+		}
+	}
+	return nil
+}
+
+// receiptPage is how many receipts dueReceiptsSQL returns at most.
+const receiptPage = 200
+
+func (s *store) applyPage(ctx context.Context) (int, error) {
 	rows, err := s.pool.Query(ctx, s.sql.dueReceipts)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	due, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r dueReceipt, err error) {
-		var at *time.Time
-		err = row.Scan(&r.provider, &r.account, &r.event, &r.id, &r.kind, &r.code, &r.permanent, &at, &r.tries, &r.message)
+		err = row.Scan(&r.provider, &r.account, &r.event, &r.id, &r.kind, &r.code, &r.message)
 		return r, err
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, r := range due {
 		err = errors.Join(err, s.applyReceipt(ctx, r))
 	}
-	return err
+	return len(due), err
 }
 
 func (s *store) applyReceipt(ctx context.Context, r dueReceipt) error {

@@ -152,3 +152,44 @@ func TestReceiveRefusesNonsense(t *testing.T) {
 	require.NoError(t, box.Receive(t.Context(), []dispatch.Receipt{hostile}), "what a vendor writes can always be stored")
 	require.Equal(t, 1, count(t, pool, schema, "receipt"))
 }
+
+// A burst of 10,000 events, each of them twice, in batches from several
+// connections: every one is recorded once, and applied.
+func TestBurstOfReceipts(t *testing.T) {
+	t.Parallel()
+	box, pool, schema := newBox(t)
+	p := &outboxtest.Provider{Promise: echoing()}
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Slots: 200, Logger: discard})
+	const n, kinds = 2500, 4
+	intents := many(n, nil)
+	enqueueMany(t, box, intents)
+	var all []dispatch.Receipt
+	for _, i := range intents {
+		for _, k := range []dispatch.ReceiptKind{dispatch.Queued, dispatch.Passed, dispatch.Deferred, dispatch.Opened} {
+			r := receipt(i.Key, "", k)
+			all = append(all, r, r)
+		}
+	}
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	var group sync.WaitGroup
+	for part := range 4 {
+		group.Go(func() {
+			for at := part * 500; at < len(all); at += 4 * 500 {
+				if err := box.Receive(t.Context(), all[at:min(at+500, len(all))]); err != nil {
+					panic(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	require.Equal(t, n*kinds, count(t, pool, schema, "receipt"))
+	var applied, events int
+	require.Eventually(t, func() bool {
+		require.NoError(t, pool.QueryRow(t.Context(), `select count(*) from "`+schema+`".receipt where applied_at is not null`).Scan(&applied))
+		return applied == n*kinds
+	}, 90*time.Second, 50*time.Millisecond)
+	require.NoError(t, pool.QueryRow(t.Context(), `select count(*) from "`+schema+`".history where kind = 5`).Scan(&events))
+	require.Equal(t, n*kinds, events)
+	require.Eventually(t, func() bool { return count(t, pool, schema, "queue") == 0 }, 20*time.Second, 20*time.Millisecond)
+	require.Zero(t, count(t, pool, schema, "parked"))
+}

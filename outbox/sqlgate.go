@@ -7,12 +7,11 @@ const gatesSQL = `select g.provider, g.country::bigint, g.reason::bigint, coales
 from {schema}.gate g`
 
 // closeGateSQL closes a gate, or keeps a closed one closed for longer. A
-// closed gate's reason only gets heavier. One that opened a moment ago stays
-// closed for the rest of the hysteresis before it is probed.
+// closed gate's reason only gets heavier, and its next probe stays.
 const closeGateSQL = `insert into {schema}.gate as g (provider, country, reason, until, probe_at, actor, why)
 select $1::text, $2::bigint, $3::bigint,
     case when $4::bigint >= 0 then clock_timestamp() + $4::bigint * interval '1 microsecond' end,
-    clock_timestamp() + $5::bigint * interval '1 microsecond', nullif($7::text, ''), nullif($8::text, '')
+    clock_timestamp() + greatest($5::bigint, $6::bigint) * interval '1 microsecond', nullif($7::text, ''), nullif($8::text, '')
 on conflict (provider, country) do update set
     reason = case when coalesce(g.until > clock_timestamp(), true) then greatest(g.reason, excluded.reason) else excluded.reason end,
     until = case when not coalesce(g.until > clock_timestamp(), true) then excluded.until
@@ -21,8 +20,7 @@ on conflict (provider, country) do update set
     since = case when coalesce(g.until > clock_timestamp(), true) then g.since else clock_timestamp() end,
     step = case when coalesce(g.until > clock_timestamp(), true) then g.step else 0 end,
     passed = 0,
-    probe_at = greatest(excluded.probe_at, case when coalesce(g.until > clock_timestamp(), true) then g.probe_at
-        else g.opened_at + $6::bigint * interval '1 microsecond' end),
+    probe_at = case when g.until is null then g.probe_at else excluded.probe_at end,
     actor = coalesce(excluded.actor, case when coalesce(g.until > clock_timestamp(), true) then g.actor end),
     why = coalesce(excluded.why, case when coalesce(g.until > clock_timestamp(), true) then g.why end)`
 

@@ -31,18 +31,23 @@ from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigi
 order by i.provider, i.account, i.event_key
 on conflict (provider, account, event_key) do nothing`
 
-// dueReceiptsSQL finds receipts to apply and the message that each is about:
-// by our reference, else by the provider's id.
-const dueReceiptsSQL = `select r.provider, r.account, r.event_key, coalesce(r.provider_id, ''), r.kind::bigint, coalesce(r.code, ''),
-    r.permanent, r.happened_at, r.tries::bigint, coalesce(m.id::text, h.id::text, '')
-from {schema}.receipt r
+// dueReceiptsSQL leases receipts to apply, and finds the message that each is
+// about: by our reference, else by the provider's id.
+const dueReceiptsSQL = `with r as (
+    update {schema}.receipt r set due = clock_timestamp() + interval '30 seconds'
+    where r.ctid = any(array(select w.ctid from {schema}.receipt w where w.due <= (select clock_timestamp())
+        order by w.due limit 200 for update skip locked))
+    returning r.*
+)
+select r.provider, r.account, r.event_key, coalesce(r.provider_id, ''), r.kind::bigint, coalesce(r.code, ''),
+    coalesce(m.id::text, h.id::text, '')
+from r
 left join {schema}.message m on m.id = r.key
 left join lateral (
     select h.id from {schema}.history h where h.provider_id = r.provider_id and h.provider = r.provider
         and h.account is not distinct from r.account order by h.at limit 1
 ) h on m.id is null
-where r.due <= (select clock_timestamp())
-order by r.due limit 200`
+order by coalesce(m.id, h.id)`
 
 // takeReceiptSQL marks a receipt as applied, under its lock, so that it is
 // applied once.

@@ -22,7 +22,7 @@ func (tm *tandem) step() {
 		act    func()
 	}{
 		{3, tm.enqueue}, {34, tm.claim}, {26, tm.finish}, {7, tm.handBack}, {18, tm.sweep}, {7, tm.hurry}, {14, tm.answer},
-		{7, tm.unclaim}, {14, tm.byHand}, {9, tm.learn}, {3, tm.look}, {2, tm.load}, {8, tm.gate}, {9, tm.forget},
+		{7, tm.unclaim}, {14, tm.byHand}, {9, tm.learn}, {3, tm.look}, {2, tm.load}, {8, tm.gate}, {9, tm.forget}, {10, tm.put},
 	}
 	_, moving := tm.row()
 	switch {
@@ -82,7 +82,7 @@ func (tm *tandem) pass() {
 			tm.now = oneOf(tm, moments...).Add(oneOf[time.Duration](tm, -1, 0, 0, 1) * time.Microsecond)
 		}
 	}
-	tm.set()
+	tm.model.Set(tm.now)
 }
 
 var windows = []time.Duration{0, 90 * time.Second, 10 * time.Minute, 24 * time.Hour}
@@ -309,7 +309,7 @@ func (tm *tandem) load() {
 // gate closes, probes, passes and opens the shared holds, and reads them.
 func (tm *tandem) gate() {
 	ctx := tm.t.Context()
-	p := oneOf(tm, "alpha", "alpha", "beta")
+	p := oneOf(tm, "alpha", "alpha", "alpha", "alpha", "beta")
 	var err, wantErr error
 	var want, got any = true, true
 	what := tm.rnd.IntN(7)
@@ -325,6 +325,11 @@ func (tm *tandem) gate() {
 		h.Sticky = h.Reason != engine.GateFloor
 		tm.tell("close", "%s %s for %v probe %v", p, h.Reason, h.For, h.Probe)
 		wantErr, err = tm.model.CloseGate(ctx, h), tm.real.CloseGate(ctx, h)
+		defer func() {
+			if tm.diff == "" && tm.chance(50) { // once more, or a probe, while it is closed
+				tm.gate()
+			}
+		}()
 	case 2, 3:
 		every, most := oneOf(tm, time.Second, 10*time.Second), oneOf(tm, 30*time.Second, 5*time.Minute)
 		tm.tell("probe", "%s every %v at most %v", p, every, most)

@@ -140,9 +140,10 @@ func (tm *tandem) begin(seed uint64) {
 func (tm *tandem) play(steps int) string {
 	for range steps {
 		tm.step()
+		at := tm.now
 		if tm.diff == "" {
-			tm.compareRows()
 			tm.pass()
+			tm.compareRows(at)
 		}
 		if tm.diff != "" {
 			return tm.tale()
@@ -170,7 +171,7 @@ var uuidPattern = regexp.MustCompile("[0-9a-f]{8}-[0-9a-f-]{27}")
 
 func (tm *tandem) set() {
 	tm.model.Set(tm.now)
-	_, err := tm.pool.Exec(context.WithoutCancel(tm.t.Context()), "select set_config('tandem.clock', $1::text, false)", stamp(tm.now))
+	_, err := tm.pool.Exec(context.WithoutCancel(tm.t.Context()), setClockSQL, stamp(tm.now))
 	require.NoError(tm.t, err)
 }
 
@@ -227,12 +228,12 @@ func show(v any) string {
 }
 
 // compareRows compares all rows in motion and parked, the gates, and what the
-// history has got at this moment.
-func (tm *tandem) compareRows() {
-	rows, gates, entries, all := tm.dump()
+// history has got since a moment.
+func (tm *tandem) compareRows(at time.Time) {
+	rows, gates, entries, all := tm.dump(at)
 	differ(tm, "rows", tm.model.Rows(), rows)
 	differ(tm, "gates", tm.model.GateRows(), gates)
-	known, n := tm.model.History(tm.now)
+	known, n := tm.model.History(at)
 	differ(tm, "history", known, entries)
 	differ(tm, "length of the history", []int{n}, []int{all})
 }
@@ -258,6 +259,8 @@ func differ[T any](tm *tandem, what string, model, real []T) {
 	tm.diff = b.String()
 }
 
+const setClockSQL = "select set_config('tandem.clock', $1::text, false)"
+
 const tandemRowsSQL = `select 'queue' as "table", q.id, q.lane, q.state::bigint, 0::bigint, q.fence::bigint, q.spent::bigint, q.budget::bigint,
     q.lookups::bigint, q.open::bigint, q.waived::bigint, q.ended::bigint, coalesce(q.encoding, 0)::bigint, coalesce(q.provider, ''),
     coalesce(q.account, ''), q.ledger::text, q.due, q.claimed, q.lease, q.deadline, q.resolve_until, q.first_sent, q.claim
@@ -276,8 +279,9 @@ from {schema}.history h where h.at >= $1::text::timestamptz order by h.id, h.at,
 const tandemGatesSQL = `select g.provider, g.reason::bigint, g.step::bigint, g.passed::bigint, g.until, g.since, g.probe_at, g.opened_at
 from {schema}.gate g order by g.provider`
 
-// dump reads what the model dumps, in one round trip.
-func (tm *tandem) dump() (rows []sim.TandemRow, gates []sim.TandemGate, entries []sim.TandemEntry, all int) {
+// dump reads what the model dumps, and sets the clock for what follows, in one
+// round trip.
+func (tm *tandem) dump(at time.Time) (rows []sim.TandemRow, gates []sim.TandemGate, entries []sim.TandemEntry, all int) {
 	in := func(s string) string { return strings.ReplaceAll(s, "{schema}", tm.schema) }
 	var batch pgx.Batch
 	batch.Queue(in(tandemRowsSQL)).Query(func(found pgx.Rows) (err error) {
@@ -293,7 +297,7 @@ func (tm *tandem) dump() (rows []sim.TandemRow, gates []sim.TandemGate, entries 
 		})
 		return err
 	})
-	batch.Queue(in(tandemHistorySQL), stamp(tm.now)).Query(func(found pgx.Rows) (err error) {
+	batch.Queue(in(tandemHistorySQL), stamp(at)).Query(func(found pgx.Rows) (err error) {
 		entries, err = pgx.CollectRows(found, func(r pgx.CollectableRow) (e sim.TandemEntry, err error) {
 			err = r.Scan((*[16]byte)(&e.Key), &e.At, &e.Fence, &e.Evidence, &e.Kind, &e.Rule, &e.State, &e.Reason, &e.Outcome,
 				&e.Provider, &e.Account, &e.ID)
@@ -303,6 +307,7 @@ func (tm *tandem) dump() (rows []sim.TandemRow, gates []sim.TandemGate, entries 
 		return err
 	})
 	batch.Queue(in("select count(*) from {schema}.history")).QueryRow(func(r pgx.Row) error { return r.Scan(&all) })
+	batch.Queue(setClockSQL, stamp(tm.now))
 	require.NoError(tm.t, tm.pool.SendBatch(context.WithoutCancel(tm.t.Context()), &batch).Close())
 	return rows, gates, entries, all
 }

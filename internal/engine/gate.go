@@ -63,9 +63,9 @@ type Hold struct {
 	Reason   GateReason
 	// For is how long, negative until a probe passes.
 	For time.Duration
-	// Probe is the time to the first probe. Sticky keeps a gate closed that
-	// opened a moment ago: there is another provider to go to, and going back
-	// and forth would be worse.
+	// Probe is the time to the first probe. Sticky keeps the gate closed for
+	// a while: there is another provider to go to, and going back and forth
+	// would be worse.
 	Probe   time.Duration
 	Sticky  bool
 	By, Why string

@@ -20,8 +20,8 @@ type gate struct {
 
 const forever = never
 
-// hysteresis is how long a gate that flaps stays closed at least.
-const hysteresis = 2 * time.Minute
+// hysteresis is how long a sticky gate stays closed at least.
+const hysteresis = time.Minute
 
 func (d *database) gate(provider string) *gate {
 	for i := range d.gates {
@@ -45,21 +45,23 @@ func (d *database) closeGate(h engine.Hold) {
 	if h.For >= 0 {
 		until = now + h.For
 	}
+	probe := now + h.Probe
+	if h.Sticky {
+		probe = max(probe, now+hysteresis)
+	}
 	g := d.gate(h.Provider)
 	switch {
 	case g == nil:
-		d.gates = append(d.gates, gate{provider: h.Provider, reason: h.Reason, until: until, since: now, probe: now + h.Probe})
+		d.gates = append(d.gates, gate{provider: h.Provider, reason: h.Reason, until: until, since: now, probe: probe})
 		return
 	case g.until > now:
+		if g.until != forever {
+			g.probe = probe
+		}
 		g.reason = max(g.reason, h.Reason)
 		g.until = max(g.until, until)
-		g.probe = max(now+h.Probe, g.probe)
 	default:
-		g.reason, g.until, g.since, g.step = h.Reason, until, now, 0
-		g.probe = now + h.Probe
-		if g.opens && h.Reason != engine.GateFloor {
-			g.probe = max(g.probe, g.opened+hysteresis)
-		}
+		g.reason, g.until, g.since, g.step, g.probe = h.Reason, until, now, 0, probe
 	}
 	g.passed = 0
 }
