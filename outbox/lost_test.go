@@ -24,6 +24,16 @@ func atoi(s string) int {
 	return n
 }
 
+// waitFor waits for a channel to close, but not for ever.
+func waitFor(t *testing.T, ch <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(30 * time.Second):
+		require.FailNow(t, "it did not happen")
+	}
+}
+
 func routes() []dispatch.Route { return []dispatch.Route{route()} }
 
 // B110, for the enqueue: the commit is done, its answer is lost, the caller
@@ -40,7 +50,7 @@ func TestEnqueueCommitAnswerLost(t *testing.T) {
 	}
 	happened, _ := p.arm("commit\x00", false)
 	require.Error(t, do())
-	<-happened
+	waitFor(t, happened)
 	require.Equal(t, 1, count(t, pool, schema, "queue"), "the commit was done")
 	require.NoError(t, do())
 	require.Equal(t, 1, count(t, pool, schema, "queue"))
@@ -60,7 +70,7 @@ func TestSettleAnswerLost(t *testing.T) {
 	start(t, cut, outbox.WorkerConfig{Providers: []dispatch.Provider{vendor}, Logger: discard})
 	i := sms("hello")
 	enqueue(t, box, i)
-	<-happened
+	waitFor(t, happened)
 	reaches(t, box, i.Key, dispatch.Sent)
 	second := sms("the settler goes on")
 	enqueue(t, box, second)
@@ -83,7 +93,7 @@ func TestClaimAnswerLost(t *testing.T) {
 			intents := many(64, nil)
 			enqueueMany(t, box, intents)
 			start(t, cut, outbox.WorkerConfig{Providers: []dispatch.Provider{vendor}, Slots: 64, Logger: discard})
-			<-happened
+			waitFor(t, happened)
 			release()
 			require.Eventually(t, func() bool { return count(t, pool, schema, "queue") == 0 }, 15*time.Second, 10*time.Millisecond)
 			for _, i := range intents {

@@ -263,6 +263,11 @@ func TestTimesThatCannotBe(t *testing.T) {
 			}
 		}
 	}
+	for _, column := range []string{"until", "since", "probe_at", "opened_at"} { // a hold without an end is null
+		for _, end := range ends {
+			refused(t, pool, "gate_finite", "insert into "+schema+".gate (provider, reason, "+column+") values ('p', 5, "+end+")")
+		}
+	}
 	old, far := sms("old"), sms("far")
 	old.ValidFor, far.ValidFor = dispatch.Never, dispatch.Never
 	enqueue(t, box, old, far)

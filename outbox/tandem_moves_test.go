@@ -132,7 +132,7 @@ func (tm *tandem) handBack() {
 	case 0:
 		c.Move = s.Unstarted(t.Row, tm.now, oneOf(tm, 0, 5*time.Second))
 	case 1:
-		c.Move = s.PutOff(t.Row, tm.now, tm.now.Add(oneOf(tm, time.Minute, time.Hour)))
+		c.Move = s.PutOff(t.Row, tm.now, tm.now.Add(oneOf(tm, time.Minute, time.Hour, 3*time.Hour)))
 	case 2:
 		c.Move = s.Unusable(t.Row, tm.now)
 	case 3:

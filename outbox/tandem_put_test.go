@@ -24,9 +24,9 @@ func (tm *tandem) put() {
 	r := decide.Row{
 		Key: m.Key, Lane: decide.Lane{Route: "sms", Priority: dispatch.Normal, Provider: m.Pinned}, Pinned: m.Pinned != "",
 		Budget: m.Budget, Deadline: m.Deadline, OnUnknown: m.OnUnknown, State: oneOf(tm, dispatch.Pending, dispatch.Sending, dispatch.InDoubt, dispatch.InDoubt),
-		Fence: 20 + int64(tm.rnd.IntN(20)), Due: ago(time.Minute), Ended: oneOf(tm, decide.NotEnded, decide.NotEnded, decide.NotEnded, decide.EndedCancelled, decide.EndedSuperseded),
+		Fence: 20 + int64(tm.rnd.IntN(20)), Due: ago(time.Minute), Ended: oneOf(tm, 0, 0, 0, 0, 0, 0, 0, decide.EndedCancelled, decide.EndedSuperseded),
 	}
-	r.Spent = 1 + tm.rnd.IntN(m.Budget)
+	r.Spent = max(1, tm.rnd.IntN(m.Budget+1))
 	mark := decide.Waived // a pending row has nothing open
 	if r.State != dispatch.Pending {
 		mark = decide.Open
@@ -57,7 +57,7 @@ func (tm *tandem) put() {
 			return
 		}
 		r.Provider, r.Account, r.Encoding, first = leg.Provider, leg.Account, 1, leg.First
-		r.ResolveUntil = oneOf(tm, time.Time{}, tm.now.Add(time.Hour), tm.now.Add(10*time.Minute), ago(time.Minute))
+		r.ResolveUntil = oneOf(tm, time.Time{}, tm.now.Add(time.Hour), tm.now.Add(time.Hour), tm.now.Add(10*time.Minute), ago(time.Minute))
 		if tm.chance(30) { // a look-up asks
 			r.Lease = ago(time.Minute).Add(30 * time.Second)
 		}
@@ -66,9 +66,14 @@ func (tm *tandem) put() {
 		r.Lane.Provider = oneOf(tm, r.Provider, r.Provider, "")
 	}
 	tm.tell("put", "%s %s fence %d spent %d/%d ended %d at %s/%s %s", r.Key, r.State, r.Fence, r.Spent, r.Budget, r.Ended, r.Provider, r.Account, sim.TandemLedger(r.Ledger))
-	if tm.same("put", true, true, tm.model.Put(r, claim, first), tm.insert(r, claim, first)) && r.State == dispatch.Sending {
-		r.Now = r.Claimed
+	if !tm.same("put", true, true, tm.model.Put(r, claim, first), tm.insert(r, claim, first)) {
+		return
+	}
+	switch r.Now = ago(time.Minute); {
+	case r.State == dispatch.Sending:
 		tm.tasks = append(tm.tasks, engine.Task{Row: r})
+	case !r.Lease.IsZero():
+		tm.asks = append(tm.asks, asking{engine.Task{Row: r}, r.Now})
 	}
 }
 

@@ -21,16 +21,16 @@ func (tm *tandem) step() {
 		weight int
 		act    func()
 	}{
-		{3, tm.enqueue}, {34, tm.claim}, {26, tm.finish}, {7, tm.handBack}, {18, tm.sweep}, {7, tm.hurry}, {14, tm.answer},
-		{7, tm.unclaim}, {14, tm.byHand}, {9, tm.learn}, {3, tm.look}, {2, tm.load}, {8, tm.gate}, {9, tm.forget}, {10, tm.put},
+		{3, tm.enqueue}, {40, tm.claim}, {26, tm.finish}, {7, tm.handBack}, {18, tm.sweep}, {7, tm.hurry}, {14, tm.answer},
+		{7, tm.unclaim}, {13, tm.byHand}, {9, tm.learn}, {3, tm.look}, {2, tm.load}, {8, tm.gate}, {9, tm.forget}, {18, tm.put},
 	}
 	_, moving := tm.row()
 	switch {
-	case len(tm.messages) < sim.TandemSlots && tm.chance(40):
+	case len(tm.messages) < sim.TandemSlots && tm.chance(60):
 		tm.enqueue()
 		return
-	case !moving && tm.chance(40):
-		tm.forget()
+	case !moving && tm.chance(60):
+		oneOf(tm, tm.forget, tm.put)()
 		return
 	}
 	all := 0
@@ -102,7 +102,7 @@ func (tm *tandem) enqueue() {
 		m.Key[n] = byte(tm.rnd.IntN(256)) // #nosec G115 -- a byte
 	}
 	m.Key[6], m.Key[8] = m.Key[6]&0x0f|0x40, m.Key[8]&0x3f|0x80
-	if after := oneOf(tm, 0, 0, time.Minute, 10*time.Minute, 2*time.Hour); after != 0 {
+	if after := oneOf(tm, 0, 0, 0, 10*time.Minute, 10*time.Minute, 2*time.Hour); after != 0 {
 		m.Deadline = tm.now.Add(after)
 	}
 	if len(tm.messages) == sim.TandemSlots { // once more: an enqueue whose commit's answer was lost
@@ -128,7 +128,7 @@ func (tm *tandem) enqueue() {
 func (tm *tandem) forget() {
 	live := map[dispatch.Key]bool{}
 	for _, r := range tm.model.Rows() {
-		live[r.Key] = r.Table == "queue" || tm.chance(60)
+		live[r.Key] = r.Table == "queue" || tm.chance(55)
 	}
 	for n, m := range tm.messages {
 		if live[m.Key] && !tm.chance(5) {

@@ -46,8 +46,8 @@ func TestModelAndPostgresInTandem(t *testing.T) {
 }
 
 const (
-	tandemSeeds = 6
-	tandemSteps = 700
+	tandemSeeds = 10
+	tandemSteps = 600
 )
 
 // tandem is the model and a real store beside it.

@@ -14,6 +14,9 @@ create table {schema}.gate (
     actor text,
     why text,
     primary key (provider, country),
+    constraint gate_finite check (              -- null, not infinity, is a hold without an end
+        least(until, since, probe_at, opened_at) >= '1970-01-01 00:00:00+00'
+        and greatest(until, since, probe_at, opened_at) < '9999-01-01 00:00:00+00'),
     constraint gate_reason check (reason between 1 and 5 and step >= 0 and passed >= 0)
 );
 
