@@ -24,7 +24,7 @@ func atoi(s string) int {
 	return n
 }
 
-// waitFor waits for a channel to close, but not for ever.
+// waitFor waits for a channel, but not for ever.
 func waitFor(t *testing.T, ch <-chan struct{}) {
 	t.Helper()
 	select {

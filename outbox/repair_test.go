@@ -51,7 +51,7 @@ func inState(t *testing.T, state dispatch.State) (*outbox.Box, *outboxtest.Provi
 	stop := start(t, box, cfg)
 	switch state { //nolint:exhaustive // the others are reached
 	case dispatch.Sending:
-		<-entered
+		waitFor(t, entered)
 		t.Cleanup(func() { close(release) })
 		return box, p, i, pool, schema
 	case dispatch.InDoubt:
@@ -161,8 +161,8 @@ func TestCancelWhileSending(t *testing.T) {
 	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
 	left, refused := sms("left"), sms("refused")
 	enqueue(t, box, left, refused)
-	<-entered
-	<-entered
+	waitFor(t, entered)
+	waitFor(t, entered)
 	for _, i := range []dispatch.Intent{left, refused} {
 		state, err := box.Cancel(t.Context(), i.Key, ada)
 		require.NoError(t, err)

@@ -23,7 +23,7 @@ func (tm *tandem) put() {
 	}
 	r := decide.Row{
 		Key: m.Key, Lane: decide.Lane{Route: "sms", Priority: dispatch.Normal, Provider: m.Pinned}, Pinned: m.Pinned != "",
-		Budget: m.Budget, Deadline: m.Deadline, OnUnknown: m.OnUnknown, State: oneOf(tm, dispatch.Pending, dispatch.Sending, dispatch.InDoubt, dispatch.InDoubt),
+		Budget: m.Budget, Deadline: oneOf(tm, time.Time{}, time.Time{}, tm.now.Add(10*time.Minute), tm.now.Add(2*time.Hour), m.Deadline), OnUnknown: m.OnUnknown, State: oneOf(tm, dispatch.Pending, dispatch.Sending, dispatch.InDoubt, dispatch.InDoubt),
 		Fence: 20 + int64(tm.rnd.IntN(20)), Due: ago(time.Minute), Ended: oneOf(tm, 0, 0, 0, 0, 0, 0, 0, decide.EndedCancelled, decide.EndedSuperseded),
 	}
 	r.Spent = max(1, tm.rnd.IntN(m.Budget+1))
@@ -74,6 +74,11 @@ func (tm *tandem) put() {
 		tm.tasks = append(tm.tasks, engine.Task{Row: r})
 	case !r.Lease.IsZero():
 		tm.asks = append(tm.asks, asking{engine.Task{Row: r}, r.Now})
+	}
+	for _, row := range tm.model.Rows() {
+		if row.Key == r.Key && r.State != dispatch.Sending && tm.chance(60) {
+			tm.claimRow(row, true)
+		}
 	}
 }
 

@@ -17,12 +17,32 @@ import (
 
 // step is one call of the Store, or of what else changes rows, on both sides.
 func (tm *tandem) step() {
-	acts := []struct {
+	type act struct {
 		weight int
-		act    func()
-	}{
-		{3, tm.enqueue}, {40, tm.claim}, {26, tm.finish}, {7, tm.handBack}, {18, tm.sweep}, {7, tm.hurry}, {14, tm.answer},
-		{7, tm.unclaim}, {13, tm.byHand}, {9, tm.learn}, {3, tm.look}, {2, tm.load}, {8, tm.gate}, {9, tm.forget}, {18, tm.put},
+		do     func()
+	}
+	acts := []act{
+		{3, tm.enqueue},
+		{40, tm.claim},
+		{26, tm.finish},
+		{7, tm.handBack},
+		{18, tm.sweep},
+		{7, tm.hurry},
+		{14, tm.answer},
+		{7, tm.unclaim},
+		{13, tm.byHand},
+		{9, tm.learn},
+		{3, tm.look},
+		{2, tm.load},
+		{8, tm.gate},
+		{9, tm.forget},
+		{18, tm.put},
+	}
+	switch tm.seed % 4 { // some scripts dwell on a part
+	case 1:
+		acts = append(acts, act{150, tm.put}, act{30, tm.handBack}, act{20, tm.finish})
+	case 3:
+		acts = append(acts, act{60, tm.gate}, act{40, tm.byHand}, act{20, tm.unclaim})
 	}
 	_, moving := tm.row()
 	switch {
@@ -40,7 +60,7 @@ func (tm *tandem) step() {
 	x := tm.rnd.IntN(all)
 	for _, a := range acts {
 		if x -= a.weight; x < 0 {
-			a.act()
+			a.do()
 			return
 		}
 	}
@@ -54,10 +74,10 @@ func oneOf[T any](tm *tandem, of ...T) T { return of[tm.rnd.IntN(len(of))] }
 // changes, a microsecond before it, or a microsecond after.
 func (tm *tandem) pass() {
 	switch tm.rnd.IntN(24) {
-	case 0, 1:
-		return
 	default:
 		tm.now = tm.now.Add(time.Duration(tm.rnd.Int64N(2e6)) * time.Microsecond)
+	case 0, 1:
+		return
 	case 2, 3, 4:
 		tm.now = tm.now.Add(time.Duration(tm.rnd.Int64N(60e6)) * time.Microsecond)
 	case 5:
@@ -79,11 +99,14 @@ func (tm *tandem) pass() {
 			moments = moments[:min(1, len(moments))]
 		}
 		if len(moments) > 0 {
-			tm.now = oneOf(tm, moments...).Add(oneOf[time.Duration](tm, -1, 0, 0, 1) * time.Microsecond)
+			tm.now = oneOf(tm, moments...).Add(tm.blink())
 		}
 	}
 	tm.model.Set(tm.now)
 }
+
+// blink is what decides at a boundary.
+func (tm *tandem) blink() time.Duration { return oneOf(tm, -time.Microsecond, 0, 0, time.Microsecond) }
 
 var windows = []time.Duration{0, 90 * time.Second, 10 * time.Minute, 24 * time.Hour}
 
@@ -169,8 +192,19 @@ func (tm *tandem) lane() decide.Lane {
 	return decide.Lane{Route: "sms", Priority: dispatch.Normal, Provider: oneOf(tm, "", "alpha", "beta", "gamma")}
 }
 
-// claim claims, mostly for what is there: rules 2 and 19.
+// claim claims, mostly for what is there and ready.
 func (tm *tandem) claim() {
+	r, ok := tm.row()
+	for range 4 {
+		if ok && (r.State == int64(dispatch.Sending) || r.Due.After(tm.now)) {
+			r, ok = tm.row()
+		}
+	}
+	tm.claimRow(r, ok)
+}
+
+// claimRow claims what may be the row: rules 2 and 19.
+func (tm *tandem) claimRow(r sim.TandemRow, ok bool) {
 	c := engine.Claim{
 		Lane: tm.lane(), Provider: oneOf(tm, "alpha", "beta"), Encoding: oneOf(tm, int16(1), 1, 1, 1, 2), Window: oneOf(tm, windows...),
 		Lease: oneOf(tm, 20*time.Second, time.Minute, 5*time.Minute), Limit: oneOf(tm, 1, 1, 2, 3, 4), Probe: tm.chance(60),
@@ -181,12 +215,6 @@ func (tm *tandem) claim() {
 	c.Account = map[string]string{"alpha": "a1", "beta": "b1"}[c.Provider]
 	if tm.chance(8) {
 		c.Account = "a2"
-	}
-	r, ok := tm.row()
-	for range 4 { // rather one that is ready
-		if ok && (r.State == int64(dispatch.Sending) || r.Due.After(tm.now)) {
-			r, ok = tm.row()
-		}
 	}
 	if ok && tm.chance(80) {
 		c.Lane, _ = decide.ParseLane(r.Lane)
@@ -201,7 +229,7 @@ func (tm *tandem) claim() {
 		}
 	}
 	if ok && tm.chance(10) {
-		c.From = r.Due.Add(oneOf[time.Duration](tm, -1, 0, 0, 1) * time.Microsecond)
+		c.From = r.Due.Add(tm.blink())
 	}
 	for n := range c.ID {
 		c.ID[n] = byte(tm.rnd.IntN(256)) // #nosec G115 -- a byte

@@ -46,8 +46,8 @@ func TestModelAndPostgresInTandem(t *testing.T) {
 }
 
 const (
-	tandemSeeds = 10
-	tandemSteps = 600
+	tandemSeeds = 12
+	tandemSteps = 500
 )
 
 // tandem is the model and a real store beside it.
