@@ -59,10 +59,11 @@ func (s *store) addHealth(ctx context.Context, tallies []engine.Tally, ago []tim
 	for i, t := range tallies {
 		provider = append(provider, t.Provider)
 		took = append(took, "{"+strings.Trim(strings.ReplaceAll(fmt.Sprint(t.Took), " ", ","), "[]")+"}")
-		for k, v := range [...]int{t.Country, 0, t.Calls, t.Failed, t.Accepted, t.Fast, t.Slow} {
-			n[k] = append(n[k], int64(v))
+		for k, v := range [...]int64{
+			int64(t.Country), ago[i].Microseconds(), int64(t.Calls), int64(t.Failed), int64(t.Accepted), int64(t.Fast), int64(t.Slow),
+		} {
+			n[k] = append(n[k], v)
 		}
-		n[1][i] = ago[i].Microseconds()
 	}
 	_, err := s.pool.Exec(ctx, s.sql.addHealth, provider, n[0], n[1], n[2], n[3], n[4], n[5], n[6], took)
 	return err

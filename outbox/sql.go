@@ -55,7 +55,7 @@ func render(schema string) statements {
 		historyOf: in(historySQL), statusOf: in(statusSQL), resend: in(resendSQL),
 		receive: in(receiveSQL), dueReceipts: in(dueReceiptsSQL), takeReceipt: in(takeReceiptSQL), putOffReceipt: in(putOffReceiptSQL),
 		gates: in(gatesSQL), closeGate: in(closeGateSQL), probeGate: in(probeGateSQL), passGate: in(admitGateSQL), openGate: in(openGateSQL),
-		seedRate: in(seedRateSQL), takeTokens: in(takeTokensSQL),
+		seedRate: in(seedRateSQL), takeTokens: in(spendRateSQL),
 		addHealth: in(addHealthSQL), health: in(healthSQL), dropHealth: in(dropHealthSQL), delivered: in(deliveredSQL),
 		notice: in(noticeSQL), takeNotices: in(takeNoticesSQL), dropNotice: in(dropNoticeSQL), deferNotice: in(deferNoticeSQL),
 	}

@@ -45,9 +45,9 @@ where g.provider = $1::text and g.country = $2::bigint and coalesce(g.until > cl
 
 const seedRateSQL = `insert into {schema}.rate (provider, tokens) values ($1::text, $2::bigint) on conflict (provider) do nothing`
 
-// takeTokensSQL takes up to so many tokens, and says how long it takes until
+// spendRateSQL takes up to so many tokens, and says how long it takes until
 // there is one more.
-const takeTokensSQL = `with r as (
+const spendRateSQL = `with r as (
     select r.tokens, r.at, clock_timestamp() as now from {schema}.rate r where r.provider = $1::text for update
 ), a as (
     select least($3::bigint, r.tokens + $2::bigint / 1000.0 * greatest(extract(epoch from r.now - r.at), 0)) as tokens, r.now from r

@@ -33,8 +33,8 @@ var smokeMode = mode{
 
 var quickMode = mode{
 	name: "quick", rounds: 3,
-	noop: 60_000, http: 20_000, held: 20_000, bulk: 50_000, latency: 150,
-	enqueue: time.Second, goroutines: []int{1, 8, 32}, pending: 200_000,
+	noop: 60_000, http: 12_000, held: 15_000, bulk: 50_000, latency: 150,
+	enqueue: 800 * time.Millisecond, goroutines: []int{1, 8, 32}, pending: 200_000,
 	steps: []step{noop, httpFast, enqueue, bulk, latency, held, backlog},
 }
 
