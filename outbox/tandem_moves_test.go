@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -286,6 +285,11 @@ func (tm *tandem) answer() {
 		return
 	}
 	a := oneOf(tm, tm.asks...)
+	for _, ask := range tm.asks { // mostly one that is still waited for
+		if tm.chance(75) && slices.ContainsFunc(tm.model.Rows(), func(r sim.TandemRow) bool { return r.Key == ask.Key && r.Fence == ask.Fence }) {
+			a = ask
+		}
+	}
 	f := dispatch.Found{Presence: oneOf(tm, dispatch.Absent, dispatch.Absent, dispatch.Unclear, dispatch.Present)}
 	c := engine.Change{Key: a.Key, Fence: a.Fence, From: dispatch.InDoubt}
 	c.Record = engine.Record{Kind: engine.KindLookup, Provider: a.Provider, Account: a.Account, Verdict: dispatch.Verdict{Reason: f.Presence.String()}}
@@ -294,67 +298,4 @@ func (tm *tandem) answer() {
 	}
 	c.Move = tm.setup().AfterLookup(a.Row, f, a.asked, tm.now)
 	tm.apply([]engine.Change{c})
-}
-
-// byHand is a verb of a person.
-func (tm *tandem) byHand() {
-	if len(tm.messages) == 0 {
-		return
-	}
-	key := oneOf(tm, tm.messages...).Key
-	verbs := []string{"cancel", "supersede", "retry", "send anyway", "give up", "accepted", "not accepted"}
-	for _, r := range tm.model.Rows() {
-		if !tm.chance(40) {
-			continue
-		}
-		if key = r.Key; r.Table == "parked" {
-			verbs = []string{"cancel", "retry", "retry", "send anyway", "send anyway", "give up", "accepted", "not accepted"}
-		} else {
-			verbs = []string{"cancel", "supersede", "not accepted", "give up"}
-		}
-	}
-	name := oneOf(tm, verbs...)
-	if tm.chance(3) {
-		key[0]++ // nobody's
-	}
-	verb := map[string]decide.Verb{
-		"cancel": decide.Cancel(decide.EndedCancelled), "supersede": decide.Cancel(decide.EndedSuperseded), "retry": decide.Retry(false),
-		"send anyway": decide.SendAnyway(false), "give up": decide.GiveUp, "accepted": decide.Accepted, "not accepted": decide.NotAccepted,
-	}[name]
-	tm.tell("by hand", "%s %s", name, key)
-	tm.edit(key, 0, func(v engine.View) (engine.Edit, error) {
-		row, rule, err := verb(v.Row)
-		if err != nil || rule == 0 {
-			return engine.Edit{}, err
-		}
-		return engine.Edit{Row: row, Write: true, Entries: []engine.Entry{manual(v, row, rule, Audit{By: "ada", Why: name}, "id-3")}}, nil
-	})
-}
-
-// learn is a receipt, a look-up or an outcome that comes late, from any send.
-func (tm *tandem) learn() {
-	if len(tm.tasks) == 0 {
-		return
-	}
-	t := oneOf(tm, tm.tasks...)
-	r := engine.Record{
-		Kind: oneOf(tm, engine.KindAttempt, engine.KindAttempt, engine.KindLookup, engine.KindReceipt), Provider: t.Provider, Account: t.Account,
-		Verdict: dispatch.Verdict{Outcome: oneOf(tm, dispatch.OK, dispatch.Unknown, dispatch.Rejected), Reason: "late"},
-	}
-	if r.Verdict.Outcome == dispatch.OK {
-		r.ProviderID = oneOf(tm, "", "id-1", "id-2")
-	}
-	fence := t.Fence
-	if r.Kind == engine.KindReceipt {
-		fence = 0
-	}
-	tm.tell("learn", "%s fence %d kind %d %s %s", t.Key, fence, r.Kind, r.Verdict.Outcome, fmt.Sprintf("%q", r.ProviderID))
-	tm.edit(t.Key, fence, func(v engine.View) (engine.Edit, error) {
-		of := fence
-		if r.Kind == engine.KindReceipt {
-			of = v.Fence
-		}
-		e, _ := engine.Learn(v, of, r)
-		return e, nil
-	})
 }

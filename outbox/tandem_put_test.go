@@ -3,7 +3,10 @@ package outbox
 import (
 	"context"
 	"strings"
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch"
 	"github.com/seed-8098fbb7/dispatch/internal/decide"
@@ -112,4 +115,17 @@ func (tm *tandem) insert(r decide.Row, claim [16]byte, first time.Time) error {
 		nullTime(r.ResolveUntil), nullTime(first), id, r.Fence, int64(r.State), r.Spent, r.Budget, r.Encoding,
 		r.Ledger.Count(decide.Open), r.Ledger.Count(decide.Waived), int64(r.Ended), r.Provider, r.Account, sim.TandemLedger(r.Ledger))
 	return err
+}
+
+// An account may be empty: a provider that has only one needs no name for it.
+// A row that a verb puts back must keep it so, and not lose it.
+func TestVerbsKeepAnEmptyAccount(t *testing.T) {
+	t.Parallel()
+	tb := newTable(t)
+	key := tb.seed(1, unknown("account", "''", "ledger", `'[{"p": "test", "a": "", "m": 1, "f": "2026-01-02T03:04:05Z"}]'`))[0]
+	require.NoError(t, tb.Edit(t.Context(), key, 0, func(v engine.View) (engine.Edit, error) {
+		row, _, err := decide.Cancel(decide.EndedCancelled)(v.Row)
+		return engine.Edit{Row: row, Write: true}, err
+	}))
+	require.Equal(t, "3 test  1", query[string](tb, "select concat_ws(' ', state, provider, account, ended) from {schema}.queue"))
 }

@@ -3,7 +3,6 @@ package outbox
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -221,7 +220,7 @@ func (tm *tandem) claimRow(r sim.TandemRow, ok bool) {
 	}
 	if ok && r.State == int64(dispatch.InDoubt) && tm.chance(85) {
 		c.Provider, c.Account, c.Encoding = r.Provider, r.Account, int16(r.Encoding) // #nosec G115 -- 1 or 2
-		switch tm.rnd.IntN(8) {
+		switch tm.rnd.IntN(5) {
 		case 0:
 			c.Account = "a2"
 		case 1:
@@ -284,134 +283,4 @@ func plainRow(r decide.Row) decide.Row {
 		leg.First, leg.Since, leg.Reach, leg.Until = leg.First.UTC(), leg.Since.UTC(), leg.Reach.UTC(), leg.Until.UTC()
 	}
 	return r
-}
-
-func (tm *tandem) unclaim() {
-	id := [16]byte{1}
-	if len(tm.claims) > 0 {
-		id = tm.claims[max(0, len(tm.claims)-1-tm.rnd.IntN(3))]
-	}
-	if tm.chance(15) {
-		id[0]++ // another statement's
-	}
-	tm.tell("unclaim", "%x", id[:4])
-	want, wantErr := tm.model.Unclaim(tm.t.Context(), id)
-	got, err := tm.real.Unclaim(tm.t.Context(), id)
-	tm.same("handed back", want, got, wantErr, err)
-}
-
-// look asks what changes nothing: Lanes, Peek, Gates.
-func (tm *tandem) look() {
-	ctx := tm.t.Context()
-	tm.tell("lanes", "")
-	want, wantErr := tm.model.Lanes(ctx)
-	got, err := tm.real.Lanes(ctx)
-	tm.same("lanes", append([]string{}, want...), append([]string{}, got...), wantErr, err)
-
-	type peeked struct {
-		Ready []string
-		Next  time.Duration
-	}
-	lanes := append([]string{"sms/2/gamma"}, want...)
-	tm.tell("peek", "%v", lanes)
-	var a, b peeked
-	a.Ready, a.Next, wantErr = tm.model.Peek(ctx, lanes)
-	b.Ready, b.Next, err = tm.real.Peek(ctx, lanes)
-	slices.Sort(a.Ready)
-	slices.Sort(b.Ready)
-	tm.same("peeked", a, b, wantErr, err)
-}
-
-func (tm *tandem) load() {
-	r, ok := tm.row()
-	if !ok {
-		return
-	}
-	t := engine.Task{Row: decide.Row{Key: r.Key, Provider: oneOf(tm, "alpha", "beta")}}
-	tm.tell("load", "%s for %s", t.Key, t.Provider)
-	want, wantErr := tm.model.Load(tm.t.Context(), t)
-	got, err := tm.real.Load(tm.t.Context(), t)
-	tm.same("loaded", want, got, wantErr, err)
-}
-
-// gate closes, probes, passes and opens the shared holds, and reads them.
-func (tm *tandem) gate() {
-	ctx := tm.t.Context()
-	p := oneOf(tm, "alpha", "alpha", "alpha", "alpha", "beta")
-	var err, wantErr error
-	var want, got any = true, true
-	what := tm.rnd.IntN(7)
-	if closed := slices.ContainsFunc(tm.model.GateRows(), func(g sim.TandemGate) bool { return g.Until.IsZero() }); closed && tm.chance(25) {
-		what = 5
-	}
-	switch what {
-	case 0, 1:
-		h := engine.Hold{
-			Provider: p, Reason: engine.GateReason(1 + tm.rnd.IntN(5)), For: oneOf(tm, -1, 10*time.Second, time.Minute, 5*time.Minute), // #nosec G115 -- 1 to 5
-			Probe: oneOf(tm, 0, time.Second, 10*time.Second),
-		}
-		h.Sticky = h.Reason != engine.GateFloor
-		tm.tell("close", "%s %s for %v probe %v", p, h.Reason, h.For, h.Probe)
-		wantErr, err = tm.model.CloseGate(ctx, h), tm.real.CloseGate(ctx, h)
-		defer func() {
-			if tm.diff == "" && tm.chance(50) { // once more, or a probe, while it is closed
-				tm.gate()
-			}
-		}()
-	case 2, 3:
-		every, most := oneOf(tm, time.Second, 10*time.Second), oneOf(tm, 30*time.Second, 5*time.Minute)
-		tm.tell("probe", "%s every %v at most %v", p, every, most)
-		want, wantErr = tm.model.ProbeGate(ctx, p, 0, every, most)
-		got, err = tm.real.ProbeGate(ctx, p, 0, every, most)
-	case 4:
-		need, next := oneOf(tm, 1, 3), oneOf(tm, time.Second, 30*time.Second)
-		tm.tell("pass", "%s, of %d, next after %v", p, need, next)
-		wantErr, err = tm.model.PassGate(ctx, p, 0, need, next), tm.real.PassGate(ctx, p, 0, need, next)
-	case 5:
-		tm.tell("open", "%s", p)
-		tm.model.OpenGate(p)
-		_, err = tm.pool.Exec(ctx, tm.real.sql.openGate, p, int64(0), "", "")
-	case 6:
-		tm.tell("gates", "")
-		a, aErr := tm.model.Gates(ctx)
-		b, bErr := tm.real.Gates(ctx)
-		want, wantErr, got, err = plainGates(a), aErr, plainGates(b), bErr
-	}
-	tm.same("gates", want, got, wantErr, err)
-}
-
-func plainGates(list []engine.Gate) []engine.Gate {
-	out := append([]engine.Gate{}, list...)
-	for n := range out {
-		g := &out[n]
-		g.Until, g.Since, g.Open = g.Until.UTC(), g.Since.UTC(), max(g.Open, -1)
-		if g.Closed { // they say how a gate opens, and are read of open ones only
-			g.Open, g.Held = 0, 0
-		}
-	}
-	slices.SortFunc(out, func(a, b engine.Gate) int { return slices.Compare([]byte(a.Provider), []byte(b.Provider)) })
-	return out
-}
-
-// edit makes one locked move on both sides, and compares what each saw.
-func (tm *tandem) edit(key dispatch.Key, fence int64, change func(engine.View) (engine.Edit, error)) {
-	var seen [2]engine.View
-	call := func(n int, s engine.Store) error {
-		return s.Edit(tm.t.Context(), key, fence, func(v engine.View) (engine.Edit, error) {
-			seen[n] = v
-			return change(v)
-		})
-	}
-	wantErr, err := call(0, tm.model), call(1, tm.real)
-	for n := range seen {
-		seen[n].Row = plainRow(seen[n].Row)
-	}
-	if a, b := show(seen[0]), show(seen[1]); a != b {
-		tm.diff = "seen:\n  model    " + a + "\n  postgres " + b
-		return
-	}
-	tm.same("edit", "done", "done", wantErr, err)
-	if errors.Is(wantErr, engine.ErrNotFound) != errors.Is(err, engine.ErrNotFound) {
-		tm.diff = fmt.Sprintf("edit: model %v, postgres %v", wantErr, err)
-	}
 }

@@ -47,7 +47,7 @@ func TestModelAndPostgresInTandem(t *testing.T) {
 
 const (
 	tandemSeeds = 12
-	tandemSteps = 500
+	tandemSteps = 350
 )
 
 // tandem is the model and a real store beside it.
