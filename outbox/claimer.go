@@ -19,6 +19,7 @@ const claimInterval = 200 * time.Millisecond
 // claim is the claimer: it claims for free slots only, looks around when
 // nothing is left to claim, and rests when there is nothing to see.
 func (r *run) claim(ctx context.Context, bell <-chan struct{}) {
+	defer close(r.tasks)
 	pause := pacer{most: r.cfg.PollInterval}
 	looked, next := false, time.Duration(-1)
 	var fresh watch
@@ -116,9 +117,37 @@ func (r *run) claimOnce(ctx context.Context) (n int, more bool, err error) {
 	}
 	for _, t := range tasks {
 		r.slots <- struct{}{} // free: only this goroutine takes slots
-		r.send.Go(func() { r.sendTask(ctx, t, began) })
+		r.hand(ctx, claimed{task: t, since: began})
 	}
 	return len(tasks), more, nil
+}
+
+// claimed is a task and the time since before its claim was asked for.
+type claimed struct {
+	task  engine.Task
+	since watch
+}
+
+// hand gives a task to a sender that waits for one, or to a new one while
+// there are fewer than slots. Senders stay until the claimer ends: a goroutine
+// that is new for each message grows its stack for each.
+func (r *run) hand(ctx context.Context, c claimed) {
+	select {
+	case r.tasks <- c:
+		return
+	default:
+	}
+	if r.senders == cap(r.slots) {
+		r.tasks <- c // its slot is free, so a sender is about to be
+		return
+	}
+	r.senders++
+	r.send.Go(func() {
+		r.sendTask(ctx, c.task, c.since)
+		for c := range r.tasks {
+			r.sendTask(ctx, c.task, c.since)
+		}
+	})
 }
 
 // claimID is new for every claim of every process: 128 random bits with the

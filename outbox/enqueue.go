@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-8098fbb7/dispatch"
 	"github.com/seed-8098fbb7/dispatch/internal/canon"
@@ -59,14 +60,15 @@ func (b *Box) EnqueueSQL(ctx context.Context, tx *sql.Tx, i dispatch.Intent) (ad
 
 // Queue adds the intent to a batch of the caller's own statements, so that it
 // costs no round trip of its own. A bad intent is an error here and nothing is
-// added; a conflict is the error of the batch's results. The batch must be
-// sent in a transaction together with the business change.
+// added. A conflict is the error of the batch's results, and the server's: it
+// ends the transaction, also where the batch itself holds the COMMIT. The batch
+// must be sent in a transaction together with the business change.
 func (b *Box) Queue(batch *pgx.Batch, i dispatch.Intent) error {
 	m, err := b.freeze(i)
 	if err != nil {
 		return err
 	}
-	batch.Queue(b.sql.enqueue, m.args()...).QueryRow(func(row pgx.Row) error {
+	batch.Queue(b.sql.enqueueStrict, m.args()...).QueryRow(func(row pgx.Row) error {
 		_, err := m.answer(row)
 		return err
 	})
@@ -354,6 +356,10 @@ func (m *message) answer(row interface{ Scan(dest ...any) error }) (added bool, 
 	if err := row.Scan(&id, &added, &digest, &digestKey); err != nil {
 		if errors.Is(err, sql.ErrNoRows) {
 			return false, m.lapsed()
+		}
+		var pe *pgconn.PgError
+		if errors.As(err, &pe) && pe.ConstraintName == "message_frozen" {
+			return false, &dispatch.ConflictError{Key: m.key}
 		}
 		return false, missing(err)
 	}

@@ -301,7 +301,8 @@ func TestTypesOfColumns(t *testing.T) {
 	require.Zero(t, ask[int](t, pool, `select count(*) from information_schema.columns
 		where table_schema = $1 and data_type in ('timestamp without time zone', 'date', 'interval', 'character varying', 'USER-DEFINED')`, schema))
 	require.Zero(t, ask[int](t, pool, `select count(*) from pg_proc p join pg_namespace n on n.oid = p.pronamespace
-		where n.nspname = $1 and coalesce(not p.proconfig @> array['search_path=""'], true)`, schema), "functions pin their search_path")
+		where n.nspname = $1 and p.proname not like 'check\_%' and coalesce(not p.proconfig @> array['search_path=""'], true)`, schema),
+		"functions pin their search_path, but for the two that run for every row and name nothing outside pg_catalog")
 	require.Zero(t, ask[int](t, pool, `select count(*) from pg_proc p join pg_namespace n on n.oid = p.pronamespace
 		where n.nspname = $1 and p.prosecdef`, schema))
 }

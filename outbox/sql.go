@@ -24,6 +24,7 @@ import (
 // statements are the texts for one schema.
 type statements struct {
 	enqueue, enqueueMany, takeBack            string
+	enqueueStrict                             string
 	lanes, peek, page, load                   string
 	claim                                     map[int]string
 	unclaim, applySent, apply                 string
@@ -46,7 +47,8 @@ func render(schema string) statements {
 		return strings.NewReplacer("{schema}", schema, "{event_number}", quoteText(schema+".event_number")).Replace(s)
 	}
 	st := statements{
-		enqueue: in(enqueueSQL), enqueueMany: in(enqueueManySQL), takeBack: in(takeBackSQL),
+		enqueue: in(enqueueSQL), enqueueMany: in(enqueueManySQL),
+		enqueueStrict: in(strings.Replace(enqueueSQL, enqueueTwin, enqueueConflict, 1)), takeBack: in(takeBackSQL),
 		lanes: in(lanesSQL), peek: in(peekSQL), page: in(strings.ReplaceAll(pageSQL, "{page}", strconv.Itoa(pageRows))), load: in(loadSQL),
 		claim:   map[int]string{},
 		unclaim: in(unclaimSQL), applySent: in(applySentSQL), apply: in(applySQL),
@@ -67,6 +69,14 @@ func render(schema string) statements {
 
 // claimSizes are the sizes that the engine claims in.
 var claimSizes = []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512}
+
+// enqueueTwin reads a message that is there already; enqueueConflict, for
+// statements whose answer comes after the commit, runs into the guard where it
+// is another one.
+const (
+	enqueueTwin     = `do update set id = excluded.id`
+	enqueueConflict = `do update set id = excluded.id, digest = excluded.digest`
+)
 
 // quoteSchema validates and quotes a schema's name.
 func quoteSchema(name string) (string, error) {
@@ -119,15 +129,30 @@ const enqueueSelect = `, m as (
 )
 select m.id::text, m.added, m.digest, coalesce(m.digest_key, '') from m`
 
-const enqueueSQL = `with i as (
-    select $1::text as id, $2::bigint as form, $3::bigint as channel, $4::bigint as priority, $5::bigint as budget,
-        $6::bigint as on_unknown, $7::bigint as on_unknown_after, $8::bigint as notify, $9::bigint as country,
-        $10::text as not_before, $11::text as deadline, $12::bigint as valid, $13::text as route, $14::bytea as digest,
-        $15::text as digest_key, $16::text as seal_key, $17::text as recipient, $18::bytea as recipient_hash,
-        $19::text as sender, $20::text as senders, $21::text as pinned, $22::text as template,
-        $23::text as template_revision, $24::text as trace, $25::text as metadata, $26::text as supersedes,
-        $27::text as linked, $28::bytea as content, clock_timestamp() as now
-)` + enqueueSelect
+// enqueueSQL is the same for one message, without the detour by i, whose volatile
+// clock would make it a materialized row of 28 columns. The clock is that of
+// the statement's arrival, also in a pipeline.
+const enqueueSQL = `with m as (
+    insert into {schema}.message as t (id, form, channel, priority, budget, on_unknown, on_unknown_after, notify, country,
+        created_at, not_before, deadline, route, digest, digest_key, seal_key, recipient, recipient_hash, sender, senders,
+        pinned, template, template_revision, trace, metadata, supersedes, linked, content)
+    select $1::text::uuid, $2::bigint::smallint, $3::bigint::smallint, $4::bigint::smallint, $5::bigint::smallint,
+        $6::bigint::smallint, $7::bigint, $8::bigint::smallint, $9::bigint::smallint,
+        statement_timestamp(), $10::text::timestamptz,
+        coalesce($11::text::timestamptz, statement_timestamp() + $12::bigint * interval '1 microsecond'),
+        $13::text, $14::bytea, $15::text, $16::text, $17::text, $18::bytea, $19::text, $20::text::jsonb,
+        $21::text, $22::text, $23::text, $24::text, $25::text::jsonb, $26::text::uuid, $27::text::uuid, $28::bytea
+    where coalesce($10::text::timestamptz
+        < coalesce($11::text::timestamptz, statement_timestamp() + $12::bigint * interval '1 microsecond'), true)
+    on conflict (id) do update set id = excluded.id
+    returning t.id, t.digest, t.digest_key, t.xmax = 0 as added, t.deadline
+), q as (
+    insert into {schema}.queue (id, lane, due, deadline, budget, notify)
+    select m.id, $13::text || '/' || $4::bigint || '/' || coalesce($21::text, ''),
+        least(greatest(clock_timestamp(), $10::text::timestamptz), m.deadline), m.deadline, $5::bigint::smallint, $8::bigint::smallint
+    from m where m.added
+)
+select m.id::text, m.added, m.digest, coalesce(m.digest_key, '') from m`
 
 const enqueueManySQL = `with i as (
     select nullif(id, '') as id, form, channel, priority, budget, on_unknown, on_unknown_after, notify, country,

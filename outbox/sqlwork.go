@@ -60,12 +60,13 @@ where q.claim = $1::text::uuid and q.state = 2`
 // but not deleted: it is settled again. A batch may hold an earlier send of the
 // same row too, which has no tid and must not share in what becomes of it.
 const applySentSQL = `with i as (
-    select * from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::text[])
+    select u.id::uuid as id, u.fence, u.provider, u.account, u.provider_id, u.status, u.code, u.took, u.request, u.n
+    from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::text[])
         with ordinality as u(id, fence, provider, account, provider_id, status, code, took, request, n)
 ), r as materialized (
     select i.*, q.tid from i left join lateral (
         select q.ctid as tid from {schema}.queue q
-        where q.id = i.id::uuid and q.fence = i.fence and q.state + 0 = 2
+        where q.id = i.id and q.fence = i.fence and q.state + 0 = 2
         limit 1 for update
     ) q on true
 ), gone as (
@@ -75,12 +76,12 @@ const applySentSQL = `with i as (
 ), told as (
     insert into {schema}.history (id, fence, kind, move, state, outcome, scope, stage, provider, account, provider_id, status,
         code, took, request)
-    select r.id::uuid, r.fence, 1, 6, 6, 1, 0, 2, r.provider, r.account, nullif(r.provider_id, ''), nullif(r.status, 0),
+    select r.id, r.fence, 1, 6, 6, 1, 0, 2, r.provider, r.account, nullif(r.provider_id, ''), nullif(r.status, 0),
         nullif(r.code, ''), r.took, decode(nullif(r.request, ''), 'hex')
-    from r join gone g on g.id = r.id::uuid and r.tid is not null
+    from r join gone g on g.id = r.id and r.tid is not null
     on conflict (id, fence, sub) do nothing
 )
-select r.n, r.tid is not null from r left join gone g on g.id = r.id::uuid and r.tid is not null where g.id is null`
+select r.n, r.tid is not null from r left join gone g on g.id = r.id and r.tid is not null where g.id is null`
 
 // applySQL carries out any other batch of changes. end() is decided here, from
 // what the locked row says; decide.End is its twin.

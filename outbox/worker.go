@@ -190,8 +190,8 @@ func (w *Worker) Run(ctx context.Context) error {
 // run is one Run. Its goroutines, and what ends each:
 //
 //	claimer   ctx
-//	sender    one for each claimed task; sends end with the attempt's time-out,
-//	          or with cut, DrainTimeout after ctx
+//	sender    at most one for each slot; the claimer's end. Sends end with the
+//	          attempt's time-out, or with cut, DrainTimeout after ctx
 //	tender    ctx; the look-ups that it asks end as sends do
 //	listener  ctx
 //	herald    ctx
@@ -203,13 +203,15 @@ type run struct {
 	send sync.WaitGroup  // senders
 	cut  context.Context //nolint:containedctx // it lives as long as the run, and outlives its ctx
 
-	warned watch // of the tender
+	tasks   chan claimed // from the claimer to the senders
+	senders int          // that there are; the claimer's
+	warned  watch        // of the tender
 }
 
 func (r *run) run(ctx context.Context) error {
 	cut, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	r.cut = cut
+	r.cut, r.tasks = cut, make(chan claimed)
 	bell, leave := r.box.wake.join()
 	defer leave()
 

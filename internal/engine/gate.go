@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-8098fbb7/dispatch"
@@ -105,6 +106,9 @@ const (
 // gates is what this process knows of the holds. The database's word stands in
 // the claim; this is to not ask in vain, and to count runs.
 type gates struct {
+	// some tells that known is not empty: every send asks, and nearly always
+	// there is none.
+	some  atomic.Bool
 	mu    sync.Mutex
 	known map[gateKey]Gate
 	runs  map[string]*streak
@@ -144,12 +148,16 @@ func (e *Engine) Refresh(ctx context.Context) error {
 	for _, gate := range list {
 		g.known[gateKey{gate.Provider, gate.Country}] = gate
 	}
+	g.some.Store(len(list) > 0)
 	clear(g.ramped)
 	return nil
 }
 
 // closed reports whether the provider is held, for a country or for all (0).
 func (g *gates) closed(provider string, country int) bool {
+	if !g.some.Load() {
+		return false
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.known[gateKey{provider, country}].Closed
@@ -171,6 +179,7 @@ func (g *gates) asked(provider string) {
 	gate := g.known[key]
 	gate.Probe = false
 	g.known[key] = gate
+	g.some.Store(true)
 }
 
 // ramp bounds a claim of a provider whose gate opened a moment ago: the fleet
@@ -296,6 +305,7 @@ func (e *Engine) settleGates(ctx context.Context, changes []Change) error {
 		gate := e.gates.known[key]
 		gate.Closed, gate.Reason, gate.Probe = true, max(gate.Reason, c.Hold.Reason), false
 		e.gates.known[key] = gate
+		e.gates.some.Store(true)
 		e.gates.mu.Unlock()
 	}
 	return nil
