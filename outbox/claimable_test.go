@@ -1,0 +1,243 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/engine"
+)
+
+// stopped runs do, whose statement waits at its first look at the clock, with
+// its snapshot taken, while meanwhile runs.
+func (tb table) stopped(texts *statements, do func(s *store), meanwhile func()) {
+	tb.t.Helper()
+	const lock = 4801235
+	changed := *texts
+	hold := func(sql string) string {
+		at := "(select clock_timestamp())"
+		if !strings.Contains(sql, at) {
+			at = "clock_timestamp() as now from i"
+		}
+		require.Contains(tb.t, sql, at)
+		return strings.Replace(sql, at, strings.Replace(at, "clock_timestamp()", fmt.Sprintf("(select clock_timestamp() from (select pg_advisory_xact_lock_shared(%d, %d)) l)", lock, tb.pool.Config().ConnConfig.Port), 1), 1)
+	}
+	changed.claim = map[int]string{}
+	for n, sql := range texts.claim {
+		changed.claim[n] = hold(sql)
+	}
+	conn, err := tb.pool.Acquire(tb.t.Context())
+	require.NoError(tb.t, err)
+	defer conn.Release()
+	key := []any{lock, int(tb.pool.Config().ConnConfig.Port)}
+	_, err = conn.Exec(tb.t.Context(), "select pg_advisory_lock($1::int, $2::int)", key...)
+	require.NoError(tb.t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do(&store{pool: tb.pool, sql: &changed})
+	}()
+	require.Eventually(tb.t, func() bool {
+		return query[bool](tb, "select exists (select from pg_locks where locktype = 'advisory' and classid = $1 and not granted)", lock)
+	}, 20*time.Second, 2*time.Millisecond)
+	meanwhile()
+	_, err = conn.Exec(tb.t.Context(), "select pg_advisory_unlock($1::int, $2::int)", key...)
+	require.NoError(tb.t, err)
+	<-done
+}
+
+// What has changed since the claim's snapshot is not taken on its strength: a
+// row that was claimed, cancelled or finished meanwhile, nor one that was
+// claimed and came back.
+func TestClaimDecidesOnTheRowAsItIs(t *testing.T) {
+	t.Parallel()
+	tb := newTable(t)
+	for name, meanwhile := range map[string]string{
+		"claimed":            "update {schema}.queue set state = 2, fence = 1, spent = 1, provider = 'x', account = 'x', encoding = 0, claim = id, claimed = due, lease = clock_timestamp() + interval '1 hour'",
+		"cancelled":          "update {schema}.queue set ended = 1",
+		"finished":           "delete from {schema}.queue",
+		"put off":            "update {schema}.queue set due = clock_timestamp() + interval '1 hour'",
+		"moved to a lane":    "update {schema}.queue set lane = 'sms/2/other'",
+		"claimed and back":   "update {schema}.queue set fence = 1, claimed = due",
+		"budget spent since": "update {schema}.queue set fence = 8, spent = 8",
+	} {
+		tb.exec("delete from {schema}.queue")
+		tb.seed(3, nil)
+		var tasks []engine.Task
+		var err error
+		before := ""
+		tb.stopped(tb.sql, func(s *store) { tasks, err = s.Claim(t.Context(), request(8)) }, func() {
+			tb.exec(meanwhile)
+			before = query[string](tb, "select coalesce(string_agg(q::text, ';' order by id), '') from {schema}.queue q")
+		})
+		require.NoError(t, err, name)
+		require.Empty(t, tasks, name)
+		require.Equal(t, before, query[string](tb, "select coalesce(string_agg(q::text, ';' order by id), '') from {schema}.queue q"), name)
+	}
+}
+
+// What may be claimed, and what may not: rules 2 and 19.
+func TestClaimable(t *testing.T) {
+	t.Parallel()
+	tb := newTable(t)
+	future, past := "clock_timestamp() + interval '1 hour'", "clock_timestamp() - interval '1 second'"
+	for name, c := range map[string]struct {
+		values map[string]string
+		change func(c *engine.Claim)
+		ok     bool
+	}{
+		"pending":                  {values: with(nil2(), "deadline", future), ok: true},
+		"pending, never ends":      {values: nil2(), ok: true},
+		"pending, last of budget":  {values: with(nil2(), "spent", "7"), ok: true},
+		"pending, waived":          {values: with(nil2(), "waived", "1", "ledger", "'[]'"), ok: true},
+		"not due":                  {values: with(nil2(), "due", "clock_timestamp() + interval '1 second'")},
+		"past its deadline":        {values: with(nil2(), "deadline", past)},
+		"budget spent":             {values: with(nil2(), "spent", "8")},
+		"cancelled":                {values: with(nil2(), "ended", "1")},
+		"superseded":               {values: with(nil2(), "ended", "2")},
+		"in another lane":          {values: with(nil2(), "lane", "'sms/2/test'")},
+		"of another priority":      {values: with(nil2(), "lane", "'sms/1/'")},
+		"of a longer lane":         {values: with(nil2(), "lane", "'sms/2/x'")},
+		"sending":                  {values: sending()},
+		"sending, lease expired":   {values: sending("lease", past)}, // the sweeper's: it may have left
+		"unknown":                  {values: unknown(), ok: true},
+		"unknown, never ends":      {values: unknown("deadline", "null", "resolve_until", "null"), ok: true},
+		"unknown, lease expired":   {values: unknown("lease", past), ok: true},
+		"unknown, leased":          {values: unknown("lease", future)},
+		"unknown, not due":         {values: unknown("due", future)},
+		"unknown, past deadline":   {values: unknown("deadline", past)},
+		"unknown, budget spent":    {values: unknown("spent", "8")},
+		"unknown, cancelled":       {values: unknown("ended", "1")},
+		"unknown, two open":        {values: unknown("open", "2")},
+		"unknown, waived too":      {values: unknown("waived", "1"), ok: true},
+		"unknown, lapsed":          {values: unknown("resolve_until", past)},
+		"unknown, just in window":  {values: unknown("first_sent", "clock_timestamp() - interval '59 minutes'"), ok: true},
+		"unknown, out of window":   {values: unknown("first_sent", "clock_timestamp() - interval '60 minutes'")},
+		"unknown, no window":       {values: unknown("first_sent", "clock_timestamp()"), change: func(c *engine.Claim) { c.Window = 0 }},
+		"unknown, other account":   {values: unknown("account", "'another'")}, // B144
+		"unknown, other provider":  {values: unknown("provider", "'another'")},
+		"unknown, other encoding":  {values: unknown("encoding", "1")},
+		"unknown, newer encoding":  {values: unknown(), change: func(c *engine.Claim) { c.Encoding = 1 }},
+		"unknown, account changed": {values: unknown(), change: func(c *engine.Claim) { c.Account = "another" }},
+		"below the watermark":      {values: nil2(), change: func(c *engine.Claim) { c.From = time.Now().Add(-time.Minute) }},
+		"above the watermark":      {values: nil2(), change: func(c *engine.Claim) { c.From = time.Now().Add(-2 * time.Hour) }, ok: true},
+	} {
+		tb.exec("delete from {schema}.queue")
+		tb.seed(1, c.values)
+		before := query[string](tb, "select q::text from {schema}.queue q")
+		r := request(4)
+		if c.change != nil {
+			c.change(&r)
+		}
+		tasks := tb.claim(r)
+		if c.ok {
+			require.Len(t, tasks, 1, name)
+			require.Equal(t, "2 "+uuidText(r.ID), query[string](tb, "select state || ' ' || claim from {schema}.queue"), name)
+		} else {
+			require.Empty(t, tasks, name)
+			require.Equal(t, before, query[string](tb, "select q::text from {schema}.queue q"), name)
+		}
+	}
+}
+
+func nil2() map[string]string { return map[string]string{} }
+
+// A row at the watermark's own microsecond is not hidden by it.
+func TestWatermarkIsExact(t *testing.T) {
+	t.Parallel()
+	tb := newTable(t)
+	tb.seed(4, map[string]string{"due": "'2026-01-02 03:04:05.000001+00'::timestamptz"})
+	c := request(2)
+	first := tb.claim(c)
+	require.Len(t, first, 2)
+	c = request(2)
+	c.From = first[0].Due
+	require.Len(t, tb.claim(c), 2)
+}
+
+// A transaction may commit a row below the watermark. It is hidden until the
+// lane's next claim that comes back short, and for resetEvery claims at most
+// (B122).
+func TestWatermarkHidesNothingForLong(t *testing.T) {
+	t.Parallel()
+	tb := newTable(t)
+	e, err := engine.New(tb.store, engine.Config{
+		Routes: []dispatch.Route{{Name: "sms", Providers: []string{"p"}}}, Providers: []dispatch.Provider{silent{}},
+		Random: func(int64) int64 { return 0 },
+	})
+	require.NoError(t, err)
+	const resetEvery = 64
+	late := func() dispatch.Key {
+		return tb.seed(1, map[string]string{"due": "clock_timestamp() - interval '2 hours'"})[0]
+	}
+	next := func() []engine.Task {
+		e.Hint(anyLane.String())
+		tasks, _, err := e.Claim(t.Context(), 2, claimID())
+		require.NoError(t, err)
+		return tasks
+	}
+	tb.seed(4*resetEvery, nil)
+	require.Len(t, next(), 2)
+	key := late()
+	n := 0
+	for found := false; !found; n++ {
+		require.Less(t, n, resetEvery)
+		for _, task := range next() {
+			found = found || task.Key == key
+		}
+	}
+	require.Greater(t, n, 1, "else there is no watermark to test")
+
+	for len(next()) == 2 { // to the end of the lane, and below it
+	}
+	tb.seed(4, nil)
+	require.Len(t, next(), 2)
+	key = late()
+	require.Len(t, next(), 2)
+	require.Empty(t, next())
+	require.Equal(t, []dispatch.Key{key}, keysOf(next()))
+}
+
+type silent struct{ dispatch.NoLookup }
+
+func (silent) Contract() dispatch.Contract { return dispatch.Contract{Name: "p", Account: "a"} }
+
+func (silent) Send(context.Context, dispatch.Envelope) (dispatch.Accepted, error) {
+	return dispatch.Accepted{}, context.Canceled
+}
+
+// The claim changes no indexed column, so that most of its updates stay on
+// their page and leave the indexes alone (B129).
+func TestClaimsAreHOT(t *testing.T) {
+	t.Parallel()
+	tb := newTable(t)
+	tb.exec("alter table {schema}.queue set (autovacuum_enabled = off)")
+	tb.seed(6000, nil)
+	other := tb.through(nil)
+	next := func() []engine.Task {
+		c := request(512) // the largest: most rows of a page at once
+		c.Provider, c.Account = "twilio", "AC00000000000000000000000000000000"
+		return other.claim(c)
+	}
+	for tasks := next(); len(tasks) > 0; tasks = next() {
+		changes := make([]engine.Change, len(tasks))
+		for n := range tasks {
+			changes[n] = sent(tasks[n])
+		}
+		other.apply(changes...)
+	}
+	other.store.pool.Close() // a session reports when it ends
+	var hot, all int
+	require.Eventually(t, func() bool {
+		all = query[int](tb, "select n_tup_upd::int from pg_stat_user_tables where schemaname = '{schema}' and relname = 'queue'")
+		hot = query[int](tb, "select n_tup_hot_upd::int from pg_stat_user_tables where schemaname = '{schema}' and relname = 'queue'")
+		return all == 6000
+	}, 20*time.Second, 10*time.Millisecond)
+	t.Logf("%d of %d updates were HOT", hot, all)
+	require.Greater(t, hot, all*9/10)
+}
