@@ -49,9 +49,10 @@ type SMS struct {
 // Channel returns ChannelSMS.
 func (SMS) Channel() Channel { return ChannelSMS }
 
-// LogValue shows the sender and the length only.
+// LogValue shows the sender, the length and the parts that vendors bill.
 func (s SMS) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("channel", "sms"), slog.String("sender", s.Sender), slog.Int("bytes", len(s.Body)))
+	return slog.GroupValue(slog.String("channel", "sms"), slog.String("sender", s.Sender), slog.Int("bytes", len(s.Body)),
+		slog.Int("parts", Segments(s.Body).Parts))
 }
 
 func (SMS) sealed() {}
