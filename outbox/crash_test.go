@@ -2,11 +2,14 @@ package outbox_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -25,11 +28,14 @@ import (
 // The tests of crashes run the worker in processes of their own: this test
 // program, started again.
 const (
-	envWorker = "DISPATCH_TEST_WORKER" // the stub's URL
+	envWorker = "DISPATCH_TEST_WORKER" // the stub's URL, or those of the first and the second provider, with a comma
 	envSchema = "DISPATCH_TEST_SCHEMA"
 	envDSN    = "DISPATCH_TEST_DSN"
 	envPause  = "DISPATCH_TEST_PAUSE" // stop between claim and send, and say so
 	envMeans  = "DISPATCH_TEST_MEANS" // what the vendor offers: "" a key, "look-up" or "nothing"
+	envRate   = "DISPATCH_TEST_RATE"  // sends a second; the burst is a fifth of it
+	envWait   = "DISPATCH_TEST_WAIT"  // how long each step of an exchange may take, if not 300 ms
+	envRoute  = "DISPATCH_TEST_ROUTE" // the route's name, if not "sms"
 )
 
 func TestMain(m *testing.M) {
@@ -43,12 +49,15 @@ func TestMain(m *testing.M) {
 	pgtest.Main(m)
 }
 
-// stub is a provider whose attempts take at most 1.2 s in all. Without a key
+// stub is a provider whose attempts take at most 1.2 s in all by default. Without a key
 // that the vendor dedupes by, it sends one all the same, for the ledger.
-func stub(url, means string) (*httpapi.Provider, error) {
+func stub(name, url, means string) (*httpapi.Provider, error) {
 	short := 300 * time.Millisecond
+	if d, err := time.ParseDuration(os.Getenv(envWait)); err == nil {
+		short = d
+	}
 	cfg := httpapi.Config{
-		Name: "test", BaseURL: url, SendKey: true,
+		Name: name, BaseURL: url, SendKey: true,
 		Exchange: exchange.Config{Connect: short, Write: short, Answer: short, PoolWait: short},
 	}
 	switch means {
@@ -71,27 +80,36 @@ func (pausing) Send(context.Context, dispatch.Envelope) (dispatch.Accepted, erro
 	select {}
 }
 
-func workerProcess(url string) error {
+func workerProcess(urls string) error {
+	cfg := outbox.WorkerConfig{PollInterval: 10 * time.Millisecond, SweepInterval: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
+	names := []string{"test"}
+	if strings.Contains(urls, ",") {
+		names = []string{"first", "second"}
+	}
+	for i, url := range strings.Split(urls, ",") {
+		p, err := stub(names[i], url, os.Getenv(envMeans))
+		if err != nil {
+			return err
+		}
+		cfg.Providers = append(cfg.Providers, p)
+		if os.Getenv(envPause) != "" {
+			cfg.Providers[i] = pausing{p}
+		}
+	}
+	if n, err := strconv.Atoi(os.Getenv(envRate)); err == nil {
+		cfg.Limits = map[string]outbox.Limit{"test": {PerSecond: float64(n), Burst: n / 5, Concurrent: 4}}
+	}
+	r := route(names...)
+	r.Name = cmp.Or(os.Getenv(envRoute), r.Name)
 	pool, err := pgxpool.New(context.Background(), os.Getenv(envDSN))
 	if err != nil {
 		return err
 	}
-	box, err := outbox.New(pool, outbox.Config{Schema: os.Getenv(envSchema), Routes: []dispatch.Route{route()}})
+	box, err := outbox.New(pool, outbox.Config{Schema: os.Getenv(envSchema), Routes: []dispatch.Route{r}})
 	if err != nil {
 		return err
 	}
-	p, err := stub(url, os.Getenv(envMeans))
-	if err != nil {
-		return err
-	}
-	var provider dispatch.Provider = p
-	if os.Getenv(envPause) != "" {
-		provider = pausing{p}
-	}
-	w, err := outbox.NewWorker(box, outbox.WorkerConfig{
-		Providers: []dispatch.Provider{provider}, PollInterval: 10 * time.Millisecond, SweepInterval: 50 * time.Millisecond,
-		Logger: slog.New(slog.DiscardHandler),
-	})
+	w, err := outbox.NewWorker(box, cfg)
 	if err != nil {
 		return err
 	}

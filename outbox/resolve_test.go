@@ -105,7 +105,7 @@ func TestAbsentBeforeTheLagProvesNothing(t *testing.T) {
 	const lag = 12 * time.Second // two look-ups fall before it, one behind
 	box, _, _ := newBox(t)
 	v := vendor(t, providertest.Options{Lag: lag, Fault: providertest.Script(providertest.Fault{Wire: providertest.Drop})})
-	p, err := stub(v.URL, "look-up")
+	p, err := stub("test", v.URL, "look-up")
 	require.NoError(t, err)
 	t.Cleanup(p.Close)
 	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{longLag{p, lag}}, Logger: discard})
@@ -161,7 +161,7 @@ func TestChangedBytesAreHeld(t *testing.T) {
 	t.Parallel()
 	box, _, _ := newBox(t)
 	v := vendor(t, providertest.Options{Dedupe: time.Hour, Fault: providertest.Script(providertest.Fault{Wire: providertest.Drop})})
-	p, err := stub(v.URL, "")
+	p, err := stub("test", v.URL, "")
 	require.NoError(t, err)
 	t.Cleanup(p.Close)
 	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{rewording{p}}, Logger: discard})

@@ -19,19 +19,34 @@ import (
 )
 
 // Lane is what claims are made by: each has one route, one priority and one
-// provider, or any of the route's.
+// provider, or any of the route's. What has spent a send stands in a lane of its
+// own, so that first attempts need not wait behind the retries of an outage.
 type Lane struct {
 	Route    string
 	Priority dispatch.Priority
 	Provider string // "" is any
+	Retry    bool
 }
 
 func (l Lane) String() string {
-	return l.Route + "/" + strconv.Itoa(int(l.Priority)) + "/" + l.Provider
+	s := l.Route + "/" + strconv.Itoa(int(l.Priority)) + "/" + l.Provider
+	if l.Retry {
+		return s + retrySuffix
+	}
+	return s
+}
+
+const retrySuffix = "/retry"
+
+// Spent returns the lane of a message that has spent n sends.
+func (l Lane) Spent(n int) Lane {
+	l.Retry = n > 0
+	return l
 }
 
 // ParseLane reads what String wrote; ok is false for anything else.
 func ParseLane(s string) (l Lane, ok bool) {
+	s, retry := strings.CutSuffix(s, retrySuffix)
 	parts := strings.Split(s, "/")
 	if len(parts) != 3 || parts[0] == "" {
 		return Lane{}, false
@@ -40,7 +55,7 @@ func ParseLane(s string) (l Lane, ok bool) {
 	if err != nil || n < int64(dispatch.High) || n > int64(dispatch.Low) {
 		return Lane{}, false
 	}
-	return Lane{Route: parts[0], Priority: dispatch.Priority(n), Provider: parts[2]}, true
+	return Lane{Route: parts[0], Priority: dispatch.Priority(n), Provider: parts[2], Retry: retry}, true
 }
 
 // Mark says how a leg counts. The numbers are stored.

@@ -70,6 +70,7 @@ func (r Row) doubted() Row {
 	r.State, r.Reason = dispatch.InDoubt, dispatch.NoReason
 	r.Provider, r.Account, r.Encoding = leg.Provider, leg.Account, leg.Encoding
 	r.Lane.Provider = leg.Provider
+	r.Lane = r.Lane.Spent(r.Spent)
 	r.Lease, r.ResolveUntil, r.Due, r.Lookups = time.Time{}, time.Time{}, r.Now, 0
 	if r.Ended == NotEnded { // a claim may send it again, but not before its floor
 		r.Due = later(r.Now, r.Ledger.until(leg.Provider))
@@ -86,6 +87,7 @@ func (r Row) again() Row {
 	if !r.Pinned {
 		r.Lane.Provider = ""
 	}
+	r.Lane = r.Lane.Spent(r.Spent)
 	for _, leg := range r.Ledger { // floors stand, of any provider: the row may go to any
 		r.Due = later(r.Due, leg.Until)
 	}

@@ -31,8 +31,10 @@ func (e *Engine) addLanes(r dispatch.Route, used map[string]bool) {
 		for _, prio := range []dispatch.Priority{dispatch.High, dispatch.Normal, dispatch.Low} {
 			if first { // the lane of any goes to the first provider that is bound
 				e.addLane(decide.Lane{Route: r.Name, Priority: prio}, b)
+				e.addLane(decide.Lane{Route: r.Name, Priority: prio, Retry: true}, b)
 			}
 			e.addLane(decide.Lane{Route: r.Name, Priority: prio, Provider: p}, b)
+			e.addLane(decide.Lane{Route: r.Name, Priority: prio, Provider: p, Retry: true}, b)
 		}
 		first = false
 	}

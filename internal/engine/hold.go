@@ -19,7 +19,7 @@ func (e *Engine) settleGates(ctx context.Context, changes []Change) error {
 	done := map[Hold]bool{}
 	for _, c := range changes {
 		if c.Hold != nil {
-			c.Hold.Sticky = c.Hold.Reason != GateFloor && e.hasSibling(c.Hold.Provider)
+			c.Hold.Sticky = c.Hold.Reason != GateFloor && e.hasOpenSibling(c.Hold.Provider)
 		}
 		if c.Pass {
 			need, next := 1, circuitProbe
@@ -53,14 +53,21 @@ func (e *Engine) settleGates(ctx context.Context, changes []Change) error {
 
 // hasSibling reports whether a route has the provider and another one.
 func (e *Engine) hasSibling(provider string) bool {
+	return e.sibling(provider, func(string) bool { return true })
+}
+
+// hasOpenSibling reports whether a route has the provider and another one that
+// isn't held: where all are, whichever is back first is to be found out soon.
+func (e *Engine) hasOpenSibling(provider string) bool {
+	return e.sibling(provider, func(p string) bool { return !e.gates.closed(p, 0) })
+}
+
+func (e *Engine) sibling(provider string, usable func(p string) bool) bool {
 	for _, r := range e.routes {
-		n := 0
-		for _, p := range r.Providers {
-			if _, ok := e.providers[p]; ok {
-				n++
-			}
-		}
-		if n > 1 && slices.Contains(r.Providers, provider) {
+		if slices.Contains(r.Providers, provider) && slices.ContainsFunc(r.Providers, func(p string) bool {
+			_, bound := e.providers[p]
+			return bound && p != provider && usable(p)
+		}) {
 			return true
 		}
 	}

@@ -133,10 +133,15 @@ func (e *Engine) claimed(provider string, n int) {
 }
 
 // slots is how many of the free slots a lane may have: a tenth of all is kept
-// for High, so that a login code never waits for a newsletter's sends.
+// for High, so that a login code never waits for a newsletter's sends, and a
+// tenth for first attempts, so that it doesn't wait for retries either that
+// each sit out a time-out.
 func (e *Engine) slots(l *lane, free int) int {
-	if l.id.Priority == dispatch.High {
-		return free
+	if l.id.Priority != dispatch.High {
+		free -= e.cfg.Slots / 10
 	}
-	return free - e.cfg.Slots/10
+	if l.id.Retry {
+		free -= e.cfg.Slots / 10
+	}
+	return free
 }

@@ -125,7 +125,7 @@ func (e *Engine) Settle(ctx context.Context, changes []Change) (results []Result
 	if err := e.settleGates(ctx, changes); err != nil {
 		return nil, nil, err
 	}
-	sortChanges(changes)
+	prepare(changes)
 	results, err = e.store.Apply(ctx, changes)
 	if err != nil {
 		return nil, nil, err
@@ -147,6 +147,12 @@ func (e *Engine) Settle(ctx context.Context, changes []Change) (results []Result
 	return results, again, nil
 }
 
-func sortChanges(changes []Change) {
+// prepare puts each row into the lane of what it has spent, and all into the
+// order in which rows are locked.
+func prepare(changes []Change) {
+	for i := range changes {
+		m := &changes[i].Move
+		m.Lane = m.Lane.Spent(m.Spent)
+	}
 	slices.SortFunc(changes, func(a, b Change) int { return a.Key.Compare(b.Key) })
 }

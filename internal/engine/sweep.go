@@ -90,7 +90,7 @@ func (e *Engine) tend(ctx context.Context, rows []Task, lookups int) (todo []Loo
 	if len(changes) == 0 {
 		return nil, nil, nil
 	}
-	sortChanges(changes)
+	prepare(changes)
 	results, err := e.store.Apply(ctx, changes)
 	if err != nil {
 		return nil, nil, err

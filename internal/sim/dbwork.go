@@ -185,7 +185,17 @@ func (d *database) page(lane string, after engine.Cursor, limit int) (tasks []en
 
 // laneName is lane.String without its cost for the lanes that there are.
 func laneName(l decide.Lane) string {
-	if l.Route == routeName && l.Priority == dispatch.Normal {
+	if l.Route == routeName && l.Priority == dispatch.Normal && l.Retry {
+		switch l.Provider {
+		case "":
+			return "sms/2//retry"
+		case "alpha":
+			return "sms/2/alpha/retry"
+		case "beta":
+			return "sms/2/beta/retry"
+		}
+	}
+	if l.Route == routeName && l.Priority == dispatch.Normal && !l.Retry {
 		switch l.Provider {
 		case "":
 			return "sms/2/"
