@@ -15,7 +15,7 @@ LIGHT  := $(filter-out $(HEAVY),$(NESTED))
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(CURDIR)/.bin/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 
-.PHONY: help test lint check quickstart bench chaos fuzz simulate simulate-mutants
+.PHONY: help test lint check quickstart bench chaos fleet fuzz simulate simulate-mutants
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ bench: ## measure throughput; QUICK=1 for minutes, SMOKE=1 for seconds
 
 chaos: ## run the crash and network-fault tests
 	go -C internal/chaos test -count=1 -timeout=$(TIMEOUT) -v ./...
+
+fleet: ## play holds, rates and outages of several processes at full length, in 8 minutes
+	DISPATCH_FULL=1 go test -race -count=1 -timeout=$(TIMEOUT) -v -run '^TestFleet' ./outbox
 
 fuzz: ## run each fuzz test for FUZZTIME (10s)
 	@set -e; total=0; \

@@ -19,8 +19,9 @@ func TestEveryFigureIsMeasured(t *testing.T) {
 	b, err := open(t.Context(), tiny)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, b.close()) }()
-	for _, step := range b.steps {
-		require.NoError(t, step(t.Context(), b))
+	require.Len(t, b.steps, len(steps))
+	for _, name := range b.steps {
+		require.NoError(t, steps[name](t.Context(), b), name)
 	}
 	for _, key := range resultKeys {
 		require.Contains(t, b.result, key)
@@ -48,6 +49,6 @@ func TestEveryFigureIsMeasured(t *testing.T) {
 	t.Run("an end is an error", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.Error(t, b.steps[0](ctx, b))
+		require.Error(t, steps[b.steps[0]](ctx, b))
 	})
 }

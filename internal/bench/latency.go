@@ -33,7 +33,7 @@ func measureLatency(ctx context.Context, p peer, n int) (times []time.Duration, 
 	if err != nil {
 		return nil, err
 	}
-	times, err = commitEach(ctx, p, n, calls)
+	times, err = commitEach(ctx, n, calls, p.commit)
 	if err = errors.Join(err, stop(), failed); err != nil {
 		return nil, fmt.Errorf("%s: %w", p.name(), err)
 	}
@@ -42,7 +42,7 @@ func measureLatency(ctx context.Context, p peer, n int) (times []time.Duration, 
 
 // commitEach leaves a pause of 5 to 30 ms between the messages, of random
 // length so that it beats with no poll.
-func commitEach(ctx context.Context, p peer, n int, calls <-chan time.Time) ([]time.Duration, error) {
+func commitEach(ctx context.Context, n int, calls <-chan time.Time, commit func(ctx context.Context, n int) (time.Time, error)) ([]time.Duration, error) {
 	var times []time.Duration
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
@@ -53,7 +53,7 @@ func commitEach(ctx context.Context, p peer, n int, calls <-chan time.Time) ([]t
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		done, err := p.commit(ctx, i)
+		done, err := commit(ctx, i)
 		if err != nil {
 			return nil, err
 		}

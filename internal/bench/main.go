@@ -21,6 +21,7 @@ func main() {
 	smoke := flag.Bool("smoke", false, "two figures, in a minute or two")
 	quick := flag.Bool("quick", false, "all figures, on less work")
 	profile := flag.String("profile", "", "write a CPU profile of dispatch's worked no-op to this file")
+	only := flag.String("only", "", "only this step: noop, httpFast, httpSlow, enqueue, bulk, latency, held, backlog or newsletter")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -35,6 +36,9 @@ func main() {
 		m = quickMode
 	}
 	m.profile = *profile
+	if *only != "" {
+		m.steps = []string{*only}
+	}
 	if err := run(ctx, m); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -48,7 +52,11 @@ func run(ctx context.Context, m mode) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	for _, step := range m.steps {
+	for _, name := range m.steps {
+		step, ok := steps[name]
+		if !ok {
+			return fmt.Errorf("there is no step %q", name)
+		}
 		if err := step(ctx, b); err != nil {
 			return err
 		}

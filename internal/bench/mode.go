@@ -9,7 +9,7 @@ import (
 type mode struct {
 	name    string
 	rounds  int
-	steps   []step
+	steps   []string
 	profile string
 
 	noop       int // messages of each measurement
@@ -23,24 +23,27 @@ type mode struct {
 	pending    int           // the large backlog, and as many finished rows
 }
 
-type step func(ctx context.Context, b *bench) error
+var steps = map[string]func(ctx context.Context, b *bench) error{
+	"noop": noop, "httpFast": httpFast, "httpSlow": httpSlow, "enqueue": enqueue, "bulk": bulk, "latency": latency,
+	"held": held, "backlog": backlog, "newsletter": newsletter,
+}
 
 var smokeMode = mode{
 	name: "smoke", rounds: 3,
 	noop: 60_000, enqueue: 1500 * time.Millisecond, goroutines: []int{8},
-	steps: []step{noop, enqueue},
+	steps: []string{"noop", "enqueue"},
 }
 
 var quickMode = mode{
 	name: "quick", rounds: 3,
 	noop: 60_000, http: 12_000, held: 15_000, bulk: 50_000, latency: 150,
 	enqueue: 800 * time.Millisecond, goroutines: []int{1, 8, 32}, pending: 200_000,
-	steps: []step{noop, httpFast, enqueue, bulk, latency, held, backlog},
+	steps: []string{"noop", "httpFast", "enqueue", "bulk", "latency", "held", "backlog", "newsletter"},
 }
 
 var full = mode{
 	name: "full", rounds: 5,
 	noop: 200_000, http: 50_000, slow: 50_000, held: 60_000, bulk: 100_000, latency: 500,
 	enqueue: 4 * time.Second, goroutines: []int{1, 8, 32}, pending: 1_000_000,
-	steps: []step{noop, httpFast, httpSlow, enqueue, bulk, latency, held, backlog},
+	steps: []string{"noop", "httpFast", "httpSlow", "enqueue", "bulk", "latency", "held", "backlog", "newsletter"},
 }

@@ -19,8 +19,9 @@ const recipient = "+15555550123"
 
 // ours is this library.
 type ours struct {
-	db  *pgxpool.Pool
-	box *outbox.Box
+	db       *pgxpool.Pool
+	box      *outbox.Box
+	priority dispatch.Priority // of what batch enqueues; the route's where zero
 }
 
 // workerConns is what a worker of either library gets: more than it ever uses.
@@ -60,11 +61,18 @@ func intent(n int) dispatch.Intent {
 	return dispatch.Intent{Key: dispatch.NewKey(), Content: dispatch.SMS{To: recipient, Body: text(n)}}
 }
 
-func (o *ours) batch(from, to int) func(ctx context.Context) error {
+func (o *ours) intents(from, to int) []dispatch.Intent {
 	intents := make([]dispatch.Intent, 0, to-from)
 	for n := from; n < to; n++ {
-		intents = append(intents, intent(n))
+		i := intent(n)
+		i.Priority = o.priority
+		intents = append(intents, i)
 	}
+	return intents
+}
+
+func (o *ours) batch(from, to int) func(ctx context.Context) error {
+	intents := o.intents(from, to)
 	return func(ctx context.Context) error {
 		return pgx.BeginFunc(ctx, o.db, func(tx pgx.Tx) error {
 			added, err := o.box.EnqueueMany(ctx, tx, intents)
@@ -114,8 +122,12 @@ func (o *ours) pipeline(ctx context.Context, pool *pgxpool.Pool, n int) error {
 }
 
 func (o *ours) commit(ctx context.Context, n int) (time.Time, error) {
+	return o.put(ctx, intent(n))
+}
+
+func (o *ours) put(ctx context.Context, i dispatch.Intent) (time.Time, error) {
 	err := pgx.BeginFunc(ctx, o.db, func(tx pgx.Tx) error {
-		_, err := o.box.Enqueue(ctx, tx, intent(n))
+		_, err := o.box.Enqueue(ctx, tx, i)
 		return err
 	})
 	at := time.Now()
