@@ -103,6 +103,19 @@ func (b *Box) EnqueueMany(ctx context.Context, tx pgx.Tx, intents []dispatch.Int
 	}
 	slices.SortFunc(order, func(x, y int) int { return rows[x].key.Compare(rows[y].key) })
 	added = make([]bool, len(intents))
+	if len(order) >= copyFrom && tx.Conn() != nil {
+		done, err := b.copyMany(ctx, tx, rows, order)
+		if err != nil {
+			return nil, missing(err)
+		}
+		if done {
+			for _, n := range order {
+				added[n] = true
+				b.wake.hint(rows[n].lane)
+			}
+			return added, nil
+		}
+	}
 	taken := make([]bool, len(intents))
 	var id, digestKey string
 	var isNew bool

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -85,7 +86,83 @@ func TestEnqueueMany(t *testing.T) { //nolint:tparallel // as above
 		}))
 		require.Equal(t, [3]int{5, 5, 5}, state())
 	})
+	t.Run("the same among many", func(t *testing.T) {
+		before := state()
+		twin := old
+		twin.Content = dispatch.SMS{To: "+15555550123", Body: "b"}
+		list := append(many(enoughToCopy, nil), twin)
+		_, err := try(t, list...)
+		var conflict *dispatch.ConflictError
+		require.ErrorAs(t, err, &conflict)
+		require.Contains(t, err.Error(), "intent 200")
+		require.Equal(t, [3]int{before[0], before[1], before[2] + 1}, state(), "nothing is left of them")
+		list[enoughToCopy] = old
+		added, err := try(t, list...)
+		require.NoError(t, err)
+		require.Equal(t, append(slices.Repeat([]bool{true}, enoughToCopy), false), added)
+		added, err = try(t, list...)
+		require.NoError(t, err)
+		require.NotContains(t, added, true)
+		require.Equal(t, [3]int{before[0] + enoughToCopy, before[1] + enoughToCopy, before[2] + 3}, state())
+	})
 	require.Equal(t, before, stored(t, pool, schema, old.Key))
+}
+
+// Two producers copy the same keys at once: the second waits for the first's
+// end, and is told that they are there.
+func TestCopyWaitsForItsTwin(t *testing.T) {
+	t.Parallel()
+	box, pool, schema := newBox(t)
+	for name, end := range map[string]func(tx pgx.Tx) error{
+		"that commits":    func(tx pgx.Tx) error { return tx.Commit(t.Context()) },
+		"that rolls back": func(tx pgx.Tx) error { return tx.Rollback(t.Context()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			intents := many(enoughToCopy, nil)
+			first := begin(t, pool)
+			_, err := box.EnqueueMany(t.Context(), first, intents)
+			require.NoError(t, err)
+			second := begin(t, pool)
+			pid := ask[int](t, second, "select pg_backend_pid()")
+			done := make(chan struct{})
+			var added []bool
+			go func() {
+				defer close(done)
+				added, err = box.EnqueueMany(t.Context(), second, intents)
+			}()
+			require.Eventually(t, func() bool {
+				return ask[bool](t, pool, "select coalesce((select wait_event_type = 'Lock' from pg_stat_activity where pid = $1), false)", pid)
+			}, 20*time.Second, 2*time.Millisecond)
+			require.NoError(t, end(first))
+			waitFor(t, done)
+			require.NoError(t, err)
+			require.Equal(t, slices.Repeat([]bool{name == "that rolls back"}, enoughToCopy), added)
+			require.NoError(t, second.Commit(t.Context()))
+			require.Equal(t, enoughToCopy, ask[int](t, pool, "select count(*) from "+schema+".queue where id = any($1::text[]::uuid[])", keys(intents)))
+		})
+	}
+}
+
+// What the database refuses of a copied batch leaves the transaction usable.
+func TestCopyRefused(t *testing.T) {
+	t.Parallel()
+	box, pool, schema := newBox(t)
+	_, err := pool.Exec(t.Context(), "alter table "+schema+".queue add constraint no_luck check (due < '2000-01-01')")
+	require.NoError(t, err)
+	require.NoError(t, box.InTx(t.Context(), func(tx pgx.Tx) error {
+		_, err := box.EnqueueMany(t.Context(), tx, many(enoughToCopy, nil))
+		require.ErrorContains(t, err, "no_luck")
+		require.NotContains(t, err.Error(), "+1555")
+		require.Zero(t, ask[int](t, tx, "select count(*) from "+schema+".message"))
+		return nil
+	}))
+}
+
+func keys(intents []dispatch.Intent) (list []string) {
+	for _, i := range intents {
+		list = append(list, i.Key.String())
+	}
+	return list
 }
 
 func TestEnqueueManyTakesTenThousand(t *testing.T) {

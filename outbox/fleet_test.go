@@ -117,18 +117,22 @@ func TestFleetKeepsRetryAfter(t *testing.T) {
 	empty(t, box, wait+60*time.Second, func() int { return count(t, pool, schema, "queue") })
 	// What had begun, and was claimed, before the commit was known everywhere may
 	// still call: one interval, and a margin for this machine.
-	const interval = 500 * time.Millisecond
+	const interval = time.Second
 	var inside, early, after int
+	var latest time.Duration
 	for _, c := range v.AllCalls() {
 		switch since := c.Time.Sub(at); {
-		case since > interval && since < wait:
+		case since <= interval:
+			latest = max(latest, since)
+		case since < wait:
 			inside++
-		case since >= wait && since < wait+300*time.Millisecond:
+		case since < wait+300*time.Millisecond:
 			early++
-		case since >= wait:
+		default:
 			after++
 		}
 	}
+	t.Logf("the last call came %v after the commit", latest)
 	require.Zero(t, inside, "calls while the provider was held")
 	require.Positive(t, after)
 	require.Less(t, early, after/4, "it comes back step by step")
@@ -154,12 +158,12 @@ func TestFleetSharesARate(t *testing.T) {
 	rate := float64(len(all)-burst) / all[len(all)-1].Time.Sub(all[0].Time).Seconds()
 	t.Logf("%d calls, %.1f a second", len(all), rate)
 	require.InDelta(t, perSecond, rate, perSecond*0.05)
-	for i := range all { // in any tenth of a second no more than the bucket and what flows in
+	for i := range all { // in any half second no more than the bucket and what flows in
 		n := i
-		for n < len(all) && all[n].Time.Sub(all[i].Time) < 100*time.Millisecond {
+		for n < len(all) && all[n].Time.Sub(all[i].Time) < 500*time.Millisecond {
 			n++
 		}
-		require.LessOrEqual(t, n-i, burst+perSecond/10+3)
+		require.LessOrEqual(t, n-i, burst+perSecond/2+5)
 	}
 }
 

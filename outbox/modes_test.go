@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -170,6 +171,17 @@ func wholeLife(t *testing.T, pool *pgxpool.Pool, schema string) {
 		require.ErrorAs(t, err, &conflict)
 		return nil
 	}))
+
+	require.ErrorIs(t, box.InTx(t.Context(), func(tx pgx.Tx) error {
+		added, err := box.EnqueueMany(t.Context(), tx, slices.Collect(func(yield func(dispatch.Intent) bool) {
+			for range enoughToCopy {
+				yield(message("sms", text("copied")))
+			}
+		}))
+		require.NoError(t, err)
+		require.NotContains(t, added, false)
+		return context.Canceled
+	}), context.Canceled)
 
 	respond := func(_ context.Context, e dispatch.Envelope, accept func() dispatch.Accepted) (dispatch.Accepted, error) {
 		c, _ := e.Content.(dispatch.SMS)

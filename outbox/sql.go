@@ -24,6 +24,7 @@ import (
 // statements are the texts for one schema.
 type statements struct {
 	enqueue, enqueueMany, takeBack            string
+	copyMessage, copyQueue                    string
 	enqueueStrict                             string
 	lanes, peek, page, load                   string
 	claim                                     map[int]string
@@ -49,6 +50,7 @@ func render(schema string) statements {
 	st := statements{
 		enqueue: in(enqueueSQL), enqueueMany: in(enqueueManySQL),
 		enqueueStrict: in(strings.Replace(enqueueSQL, enqueueTwin, enqueueConflict, 1)), takeBack: in(takeBackSQL),
+		copyMessage: in(copyMessageSQL), copyQueue: in(copyQueueSQL),
 		lanes: in(lanesSQL), peek: in(peekSQL), page: in(strings.ReplaceAll(pageSQL, "{page}", strconv.Itoa(pageRows))), load: in(loadSQL),
 		claim:   map[int]string{},
 		unclaim: in(unclaimSQL), applySent: in(applySentSQL), apply: in(applySQL),

@@ -16,6 +16,9 @@ import (
 	"github.com/seed-8098fbb7/dispatch/outbox/outboxtest"
 )
 
+// enoughToCopy are as many intents as EnqueueMany writes by COPY.
+const enoughToCopy = 200
+
 // B109: instants are the same in every session, and spans are no calendar
 // days. The clock is the database's, at the moment of the enqueue.
 func TestTimesOfAnIntent(t *testing.T) {
@@ -64,8 +67,11 @@ func TestTimesOfAnIntent(t *testing.T) {
 					require.NoError(t, err)
 					_, err = box.EnqueueMany(t.Context(), tx, []dispatch.Intent{twin})
 					require.NoError(t, err)
+					copied := many(enoughToCopy, func(_ int, i *dispatch.Intent) { c.set(i) })
+					_, err = box.EnqueueMany(t.Context(), tx, copied)
+					require.NoError(t, err)
 					done := ask[int64](t, tx, "select (extract(epoch from clock_timestamp()) * 1000000)::bigint")
-					for _, k := range []dispatch.Key{i.Key, twin.Key} {
+					for _, k := range []dispatch.Key{i.Key, twin.Key, copied[7].Key} {
 						created, due := epoch(tx, k, "created_at", "message"), epoch(tx, k, "due", "queue")
 						require.Less(t, began, *created, "not the transaction's start")
 						require.Less(t, *created, done)
@@ -130,6 +136,10 @@ func TestEverythingIsStored(t *testing.T) {
 		},
 		func(tx pgx.Tx, list ...dispatch.Intent) error {
 			_, err := box.EnqueueMany(t.Context(), tx, list)
+			return err
+		},
+		func(tx pgx.Tx, list ...dispatch.Intent) error {
+			_, err := box.EnqueueMany(t.Context(), tx, append(list, many(enoughToCopy, func(_ int, i *dispatch.Intent) { i.Route = "news" })...))
 			return err
 		},
 	} {
