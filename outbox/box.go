@@ -38,6 +38,9 @@ type Config struct {
 	// listen (WorkerConfig.Listen). It is off by default: polling finds every
 	// row, and a NOTIFY takes a lock that all commits of the server share.
 	Notify bool
+	// Reveal, where set, says who may read what a message says and to whom,
+	// through Box.Content: nil permits it. Where it isn't set nobody may.
+	Reveal func(ctx context.Context, key dispatch.Key, a Audit) error
 }
 
 // Box is the place where intents are enqueued and looked at. It is safe for
@@ -52,6 +55,7 @@ type Box struct {
 	sql    statements
 	store  *store
 	wake   wake
+	reveal func(ctx context.Context, key dispatch.Key, a Audit) error
 }
 
 // Errors of a box.
@@ -96,6 +100,7 @@ func New(pool *pgxpool.Pool, cfg Config) (*Box, error) {
 	}
 	b.store = &store{pool: pool, sql: &b.sql}
 	b.wake.notify = cfg.Notify && pool != nil
+	b.reveal = cfg.Reveal
 	return b, nil
 }
 

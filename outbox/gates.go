@@ -22,13 +22,15 @@ func (s *store) Gates(ctx context.Context) ([]engine.Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (g engine.Gate, err error) {
-		var open, held int64
-		var until *time.Time
-		err = row.Scan(&g.Provider, &g.Country, &g.Reason, &g.Closed, &g.Probe, &until, &g.Since, &open, &held, &g.By, &g.Why)
-		g.Until, g.Open, g.Held = timeOf(until), micros(open), micros(held)
-		return g, err
-	})
+	return pgx.CollectRows(rows, scanGate)
+}
+
+func scanGate(row pgx.CollectableRow) (g engine.Gate, err error) {
+	var open, held int64
+	var until *time.Time
+	err = row.Scan(&g.Provider, &g.Country, &g.Reason, &g.Closed, &g.Probe, &until, &g.Since, &open, &held, &g.By, &g.Why)
+	g.Until, g.Open, g.Held = timeOf(until), micros(open), micros(held)
+	return g, err
 }
 
 func (s *store) CloseGate(ctx context.Context, h engine.Hold) error {
@@ -70,9 +72,10 @@ func (s *store) TakeTokens(ctx context.Context, provider string, l engine.Limit,
 	return 0, 0, err
 }
 
-// Gate is the shared hold on a provider, as Box.Gates shows it.
+// Gate is the shared hold on a provider, or on a route, as Box.Gates shows it.
 type Gate struct {
-	Provider string
+	Provider string // empty where it holds a route
+	Route    string // empty where it holds a provider
 	Country  int    // ITU calling code; 0 is all
 	Reason   string // "floor", "health", "circuit", "account", "paused"
 	Closed   bool
@@ -90,21 +93,28 @@ func (b *Box) Gates(ctx context.Context) ([]Gate, error) {
 	if err != nil {
 		return nil, missing(err)
 	}
+	return publicGates(list), nil
+}
+
+func publicGates(list []engine.Gate) []Gate {
 	out := make([]Gate, len(list))
 	for i, g := range list {
 		out[i] = Gate{
 			Provider: g.Provider, Country: g.Country, Reason: g.Reason.String(), Closed: g.Closed,
 			Since: g.Since, Until: g.Until, By: g.By, Why: g.Why,
 		}
+		if route, ok := engine.HeldRoute(g.Provider); ok {
+			out[i].Provider, out[i].Route = "", route
+		}
 	}
-	return out, nil
+	return out
 }
 
 // Pause holds a provider until Resume: no send to it begins later than one
 // claim interval (200 ms) after the pause is committed. Its messages go to the
 // route's next provider, or wait; their deadlines still count.
 func (b *Box) Pause(ctx context.Context, provider string, a Audit) error {
-	if err := b.checkGate(provider, a); err != nil {
+	if err := b.checkName("provider", provider, a); err != nil {
 		return err
 	}
 	return missing(b.store.CloseGate(ctx, engine.Hold{Provider: provider, Reason: engine.GatePaused, For: -1, By: a.By, Why: a.Why}))
@@ -113,22 +123,52 @@ func (b *Box) Pause(ctx context.Context, provider string, a Audit) error {
 // Resume opens a provider's gate, whatever closed it. Its messages come back
 // step by step.
 func (b *Box) Resume(ctx context.Context, provider string, a Audit) error {
-	if err := b.checkGate(provider, a); err != nil {
+	if err := b.checkName("provider", provider, a); err != nil {
 		return err
 	}
-	if _, err := b.pool.Exec(ctx, b.sql.openGate, provider, int64(0), label(a.By, 200), label(a.Why, 1000)); err != nil {
+	return b.open(ctx, provider, a)
+}
+
+// PauseRoute holds a route until ResumeRoute, whatever its providers do: no send
+// of its messages begins later than one claim interval (200 ms) after the pause
+// is committed. They wait untouched; their deadlines still count, and what is
+// unknown is still looked up.
+func (b *Box) PauseRoute(ctx context.Context, route string, a Audit) error {
+	if err := b.checkName("route", route, a); err != nil {
+		return err
+	}
+	if _, ok := b.routes[route]; !ok {
+		return fmt.Errorf("outbox: %q is not a route of this box", route)
+	}
+	return missing(b.store.CloseGate(ctx, engine.Hold{
+		Provider: engine.RouteGate(route), Reason: engine.GatePaused, For: -1, By: a.By, Why: a.Why,
+	}))
+}
+
+// ResumeRoute ends the pause of a route. Its messages are claimed at once, as
+// the gates and rates of its providers let them. It takes any name, since a
+// route may have left the configuration while it was paused.
+func (b *Box) ResumeRoute(ctx context.Context, route string, a Audit) error {
+	if err := b.checkName("route", route, a); err != nil {
+		return err
+	}
+	return b.open(ctx, engine.RouteGate(route), a)
+}
+
+func (b *Box) open(ctx context.Context, gate string, a Audit) error {
+	if _, err := b.pool.Exec(ctx, b.sql.openGate, gate, int64(0), label(a.By, 200), label(a.Why, 1000)); err != nil {
 		return missing(err)
 	}
 	b.Wake()
 	return nil
 }
 
-func (b *Box) checkGate(provider string, a Audit) error {
+func (b *Box) checkName(what, name string, a Audit) error {
 	if b.pool == nil {
 		return ErrNoPool
 	}
-	if err := dispatch.ValidName(provider); err != nil {
-		return fmt.Errorf("outbox: provider name %w", err)
+	if err := dispatch.ValidName(name); err != nil {
+		return fmt.Errorf("outbox: %s name %w", what, err)
 	}
 	return a.check()
 }

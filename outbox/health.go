@@ -74,20 +74,22 @@ func (s *store) Health(ctx context.Context, t engine.Thresholds) ([]engine.Tally
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (h engine.Tally, err error) {
-		var took string
-		if err := row.Scan(&h.Provider, &h.Country, &h.Calls, &h.Failed, &h.Accepted, &h.Ripe, &h.RipeFast, &h.Fast, &h.Slow, &took); err != nil {
-			return h, err
-		}
-		var list []*int
-		err = json.Unmarshal([]byte("["+strings.ReplaceAll(strings.Trim(took, "{}"), "NULL", "null")+"]"), &list)
-		for i, n := range list {
-			if n != nil && i < engine.Buckets {
-				h.Took[i] = *n
-			}
-		}
+	return pgx.CollectRows(rows, scanTally)
+}
+
+func scanTally(row pgx.CollectableRow) (h engine.Tally, err error) {
+	var took string
+	if err := row.Scan(&h.Provider, &h.Country, &h.Calls, &h.Failed, &h.Accepted, &h.Ripe, &h.RipeFast, &h.Fast, &h.Slow, &took); err != nil {
 		return h, err
-	})
+	}
+	var list []*int
+	err = json.Unmarshal([]byte("["+strings.ReplaceAll(strings.Trim(took, "{}"), "NULL", "null")+"]"), &list)
+	for i, n := range list {
+		if n != nil && i < engine.Buckets {
+			h.Took[i] = *n
+		}
+	}
+	return h, err
 }
 
 // delivered counts a first confirmation of delivery for the slot in which its
@@ -141,6 +143,10 @@ func (b *Box) Health(ctx context.Context) ([]ProviderHealth, error) {
 	if err != nil {
 		return nil, missing(err)
 	}
+	return publicHealth(list), nil
+}
+
+func publicHealth(list []engine.Tally) []ProviderHealth {
 	out := make([]ProviderHealth, len(list))
 	for i, t := range list {
 		out[i] = ProviderHealth{
@@ -154,5 +160,5 @@ func (b *Box) Health(ctx context.Context) ([]ProviderHealth, error) {
 		}
 		return x.Country - y.Country
 	})
-	return out, nil
+	return out
 }

@@ -41,11 +41,18 @@ type statements struct {
 	addHealth, health, dropHealth, delivered  string
 	notice, takeNotices                       string
 	dropNotice, deferNotice                   string
+	waiting, lanesDepth, doubts, size         string
+	parked, holdback, now                     string
+	listQueue, listUnknown, listParked        string
+	listMessages, listRecipient               string
+	scrubbable, scrub, deletable, delete      string
+	dropReceipts                              string
 }
 
 func render(schema string) statements {
 	in := func(s string) string {
-		return strings.NewReplacer("{schema}", schema, "{event_number}", quoteText(schema+".event_number")).Replace(s)
+		return strings.NewReplacer("{schema}", schema, "{event_number}", quoteText(schema+".event_number"),
+			"{bound}", strconv.Itoa(statsBound), "{scan}", strconv.Itoa(listScan), "{prune}", strconv.Itoa(prunePage)).Replace(s)
 	}
 	st := statements{
 		enqueue: in(enqueueSQL), enqueueMany: in(enqueueManySQL),
@@ -62,6 +69,11 @@ func render(schema string) statements {
 		seedRate: in(seedRateSQL), takeTokens: in(spendRateSQL),
 		addHealth: in(addHealthSQL), health: in(healthSQL), dropHealth: in(dropHealthSQL), delivered: in(deliveredSQL),
 		notice: in(noticeSQL), takeNotices: in(takeNoticesSQL), dropNotice: in(dropNoticeSQL), deferNotice: in(deferNoticeSQL),
+		waiting: in(waitingSQL), lanesDepth: in(lanesDepthSQL), doubts: in(doubtsSQL), size: in(sizeSQL), parked: in(parkedSQL), holdback: in(holdbackSQL),
+		now: in(nowSQL), listQueue: in(listQueueSQL), listUnknown: in(listUnknownSQL), listParked: in(listParkedSQL),
+		listMessages: in(listMessagesSQL), listRecipient: in(listRecipientSQL),
+		scrubbable: in(pageOver(scrubbableSQL)), scrub: in(listOver(scrubSQL)), deletable: in(pageOver(deletableSQL)),
+		delete: in(listOver(deleteSQL)), dropReceipts: in(dropReceiptsSQL),
 	}
 	for _, n := range claimSizes {
 		st.claim[n] = in(strings.ReplaceAll(claimSQL, "{limit}", strconv.Itoa(n)))

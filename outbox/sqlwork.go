@@ -18,7 +18,8 @@ const peekSQL = `select l.lane,
 from unnest($1::text[]) as l(lane)`
 
 // claimSQL is rules 2 and 19: one lane, one provider, and never more than the
-// limit, whatever the plan: the inner select runs once. The outer update needs
+// limit, whatever the plan: the inner select runs once. A probe passes its
+// provider's gate, but not its route's. The outer update needs
 // no condition, since the inner one holds the row locks.
 const claimSQL = `with c as (
     update {schema}.queue q
@@ -31,6 +32,8 @@ const claimSQL = `with c as (
             and w.due >= coalesce($8::text::timestamptz, '-infinity')
             and ($9::bigint = 1 or not (select exists (select from {schema}.gate g
                 where g.provider = $2::text and g.country = 0 and coalesce(g.until > clock_timestamp(), true))))
+            and not (select exists (select from {schema}.gate g
+                where g.provider = '/' || split_part($1::text, '/', 1) and g.country = 0 and coalesce(g.until > clock_timestamp(), true)))
             and case w.state
                 when 1 then w.ended = 0 and w.spent < w.budget and coalesce(w.deadline > clock_timestamp(), true)
                 when 3 then w.ended = 0 and w.spent < w.budget and coalesce(w.deadline > clock_timestamp(), true)

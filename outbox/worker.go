@@ -51,6 +51,10 @@ type WorkerConfig struct {
 	// least once, also after a crash; an error, a panic or 30 s without an answer
 	// and it is told again, later each time. It keeps no send waiting.
 	Notices func(ctx context.Context, n Notice) error
+	// Retention scrubs and deletes what is over, step by step beside the sends;
+	// empty keeps everything. Several may be set, for routes of their own: the
+	// shortest time that meets a message counts.
+	Retention []Retention
 	// Logger gets one line for each attempt that was not accepted, and for what
 	// a person should see; slog.Default() where nil. It never gets a recipient
 	// or a text.
@@ -125,6 +129,11 @@ func NewWorker(box *Box, cfg WorkerConfig) (*Worker, error) {
 			return nil, fmt.Errorf("outbox: worker: limit of %q: %w", name, err)
 		}
 	}
+	for _, r := range cfg.Retention {
+		if err := r.check(box.routes); err != nil {
+			return nil, fmt.Errorf("outbox: worker: %w", err)
+		}
+	}
 	thresholds, err := cfg.Health.engine()
 	if err != nil {
 		return nil, fmt.Errorf("outbox: worker: %w", err)
@@ -195,11 +204,12 @@ func (w *Worker) Run(ctx context.Context) error {
 //	tender    ctx; the look-ups that it asks end as sends do
 //	listener  ctx
 //	herald    ctx
+//	pruner    one for each retention; ctx
 //	auditor   one for each failed claim; its lease, or ctx
 //	settler   the end of all of the above
 type run struct {
 	*Worker
-	work sync.WaitGroup  // claimer, tender, listener, herald, auditors
+	work sync.WaitGroup  // claimer, tender, listener, herald, pruners, auditors
 	send sync.WaitGroup  // senders
 	cut  context.Context //nolint:containedctx // it lives as long as the run, and outlives its ctx
 
@@ -222,6 +232,9 @@ func (r *run) run(ctx context.Context) error {
 	}
 	if r.cfg.Notices != nil {
 		r.work.Go(func() { r.tellAll(ctx) })
+	}
+	for _, keep := range r.cfg.Retention {
+		r.work.Go(func() { r.prune(ctx, keep) })
 	}
 	settled := make(chan struct{})
 	go func() { //nolint:contextcheck // outcomes are written whatever became of ctx

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,10 +39,10 @@ func (r GateReason) String() string {
 	return "unknown reason"
 }
 
-// Gate is the shared hold on a provider.
+// Gate is the shared hold on a provider, or on a route.
 type Gate struct {
-	Provider string
-	Country  int // 0 is all
+	Provider string // or RouteGate
+	Country  int    // 0 is all
 	Reason   GateReason
 	Closed   bool
 	// Probe tells that a probe is due.
@@ -54,6 +55,13 @@ type Gate struct {
 	Open, Held time.Duration
 	By, Why    string
 }
+
+// RouteGate is what stands for a route where a gate names its provider. No
+// provider's name has a slash.
+func RouteGate(route string) string { return "/" + route }
+
+// HeldRoute is the route of such a name.
+func HeldRoute(gate string) (route string, ok bool) { return strings.CutPrefix(gate, "/") }
 
 // Hold is what closes a gate.
 type Hold struct {

@@ -83,6 +83,9 @@ func (e *Engine) target(l *lane) (b bound, probe, ok bool) {
 	if e.cfg.Gates == nil {
 		return l.provider, false, true
 	}
+	if e.gates.closed(RouteGate(l.id.Route), 0) {
+		return bound{}, false, false
+	}
 	own := l.provider.contract.Name
 	if !e.gates.closed(own, 0) {
 		return l.provider, false, true
@@ -115,11 +118,14 @@ func (e *Engine) probing(ctx context.Context, provider string) (bool, error) {
 	return e.cfg.Gates.ProbeGate(ctx, provider, 0, every, most)
 }
 
-// held hands a claimed row back whose provider is held. Where all of the
-// provider is, the row stays due and the gate keeps it; where its country is,
-// it goes to a provider that isn't, or waits a moment.
+// held hands a claimed row back whose route or provider is held. Where all of
+// it is, the row stays due and the gate keeps it; where its country is, it goes
+// to a provider that isn't, or waits a moment. A probe stops at its route's
+// gate too.
 func (e *Engine) held(t Task, s decide.Setup, now time.Time) (m decide.Move, held bool) {
 	switch {
+	case e.gates.closed(RouteGate(t.Lane.Route), 0):
+		return s.Unstarted(t.Row, now, 0), true
 	case t.Probe, t.Forced:
 		return m, false
 	case e.gates.closed(t.Provider, 0):

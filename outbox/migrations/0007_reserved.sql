@@ -1,0 +1,1 @@
+insert into {schema}.migration (version) values (7);
