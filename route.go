@@ -2,10 +2,14 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"net/mail"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // Route is how one kind of message goes out. It is declared where intents are
@@ -21,6 +25,9 @@ type Route struct {
 	Providers []string
 	// Senders maps logical senders to each provider's registered sender.
 	Senders Senders
+	// Checks are the limits of the providers: a message that none of them can
+	// carry is refused when it is enqueued.
+	Checks Checks
 	// Policy bounds the attempts; a zero field means SMSPolicy's.
 	Policy Policy
 	// Priority is that of messages that don't say; zero means Normal.
@@ -115,6 +122,14 @@ func (r Route) Validate() error {
 			}
 		}
 	}
+	for _, p := range slices.Sorted(maps.Keys(r.Checks)) {
+		switch {
+		case !seen[p]:
+			return fmt.Errorf("route %q: check of provider %q, which is not on the route", r.Name, clean(p, 40))
+		case r.Checks[p] == nil:
+			return fmt.Errorf("route %q: check of provider %q is nil", r.Name, p)
+		}
+	}
 	if r.Priority < 0 || r.Priority > Low {
 		return fmt.Errorf("route %q: priority %d is unknown", r.Name, r.Priority)
 	}
@@ -136,7 +151,26 @@ func (s Senders) validate() error {
 			if reason := lineFault(registered, 320); reason != "" {
 				return fmt.Errorf("sender %q at %q %s", clean(logical, 40), clean(p, 40), reason)
 			}
+			if err := plausible(registered); err != nil {
+				return fmt.Errorf("sender %q at %q %w", clean(logical, 40), clean(p, 40), err)
+			}
 		}
+	}
+	return nil
+}
+
+// plausible refuses what can be no sender anywhere, without quoting it. A route
+// has no kind, but the sender tells: one without letters is a number, and one
+// with "@" a mail address. A name may be a vendor's own id of a sender or of a
+// service, longer than what a phone would show, and is left to the provider.
+func plausible(registered string) error {
+	switch {
+	case strings.Contains(registered, "@"):
+		if _, err := mail.ParseAddress(registered); err != nil {
+			return errors.New("is no mail address")
+		}
+	case !strings.ContainsFunc(registered, unicode.IsLetter):
+		return ValidSender(registered)
 	}
 	return nil
 }

@@ -22,6 +22,11 @@ func route() dispatch.Route {
 func TestRouteValidate(t *testing.T) {
 	require.NoError(t, route().Validate())
 	require.NoError(t, dispatch.Route{Name: "a", Providers: []string{"b"}}.Validate(), "policy and senders have defaults")
+	for _, sender := range []string{"MG00000000000000000000000000000001", "Käse & Co", "12345", "+15555550100", "no-reply@shop.example", "Shop <no-reply@shop.example>"} {
+		r := route()
+		r.Senders["otp"]["vonage"] = sender
+		require.NoError(t, r.Validate(), sender)
+	}
 	for name, c := range map[string]struct {
 		bend func(*dispatch.Route)
 		want string
@@ -36,6 +41,10 @@ func TestRouteValidate(t *testing.T) {
 		"nameless sender":  {func(r *dispatch.Route) { r.Senders[""] = map[string]string{"vonage": "x"} }, `sender "" at "vonage" is empty`},
 		"sender, B034":     {func(r *dispatch.Route) { r.Senders["otp"]["vonage"] = "Shop\r\nX: y" }, `sender "otp" at "vonage" has a line break`},
 		"long sender":      {func(r *dispatch.Route) { r.Senders["otp"]["vonage"] = strings.Repeat("a", 321) }, "321 bytes"},
+		"sender, no mail":  {func(r *dispatch.Route) { r.Senders["otp"]["vonage"] = "Shop <zebra@>" }, `sender "otp" at "vonage" is no mail address`},
+		"sender, number":   {func(r *dispatch.Route) { r.Senders["otp"]["twilio"] = "15555550100" }, `sender "otp" at "twilio" has 11 digits`},
+		"check elsewhere":  {func(r *dispatch.Route) { r.Checks["sinch"] = nil }, `check of provider "sinch", which is not on the route`},
+		"check nil":        {func(r *dispatch.Route) { r.Checks["vonage"] = nil }, `check of provider "vonage" is nil`},
 		"priority":         {func(r *dispatch.Route) { r.Priority = 4 }, "priority 4 is unknown"},
 		"no priority":      {func(r *dispatch.Route) { r.Priority = -1 }, "priority -1 is unknown"},
 		"policy":           {func(r *dispatch.Route) { r.Policy.Attempts = -1 }, `route "sms": policy: -1 attempts`},
@@ -47,6 +56,7 @@ func TestRouteValidate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := route()
+			r.Checks = dispatch.Checks{}
 			c.bend(&r)
 			err := r.Validate()
 			require.ErrorContains(t, err, c.want)
@@ -55,23 +65,6 @@ func TestRouteValidate(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestFreezeSenders(t *testing.T) {
-	m, err := route().FreezeSenders(dispatch.SMS{Sender: "otp"})
-	require.NoError(t, err)
-	assert.Equal(t, map[string]string{"twilio": "+15555550100", "vonage": "Shop"}, m)
-	m, err = route().FreezeSenders(dispatch.Email{Sender: "news"})
-	require.NoError(t, err)
-	assert.Equal(t, map[string]string{"vonage": "ShopNews"}, m, "not usable at the other provider")
-	m, err = route().FreezeSenders(dispatch.SMS{})
-	require.NoError(t, err)
-	assert.Nil(t, m, "each provider's default")
-
-	_, err = route().FreezeSenders(dispatch.SMS{Sender: "nobody\n"})
-	var f *dispatch.FieldError
-	require.ErrorAs(t, err, &f)
-	assert.Equal(t, `Content.Sender "nobody?" is not a sender of route "sms"`, err.Error())
 }
 
 func TestContractValidate(t *testing.T) {

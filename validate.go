@@ -149,38 +149,6 @@ func (i Intent) deadline(now time.Time, p Policy) time.Time {
 	return now.Add(valid)
 }
 
-// FreezeSenders resolves the content's logical sender to provider → registered
-// sender. The map is the route's own and must not be changed. A nil map means that every provider may use its default; providers
-// missing in another map are not usable for the message.
-func (r Route) FreezeSenders(c Content) (map[string]string, error) {
-	name := ""
-	switch c := c.(type) {
-	case SMS:
-		name = c.Sender
-	case Email:
-		name = c.Sender
-	}
-	if name == "" {
-		return nil, nil
-	}
-	m := r.Senders[name]
-	if len(m) == 0 {
-		return nil, &FieldError{Field: "Content.Sender", Reason: fmt.Sprintf("%q is not a sender of route %q", clean(name, 40), r.Name)}
-	}
-	return m, nil
-}
-
-func (r Route) sender(c Content, provider string) (string, error) {
-	m, err := r.FreezeSenders(c)
-	if err != nil || m == nil {
-		return "", err
-	}
-	if m[provider] == "" {
-		return "", &FieldError{Field: "Content.Sender", Reason: "has no registered sender at provider " + clean(provider, 40)}
-	}
-	return m[provider], nil
-}
-
 // ValidName reports why s can't name a route or a provider: 1 to 40 characters
 // of a-z, 0-9, "-" and "_".
 func ValidName(s string) error {

@@ -61,13 +61,14 @@ func badInputs() map[string]struct {
 		"country code that can't be": to("+05555558765"),
 
 		// B097, B116: texts
-		"empty text":         body(""),
-		"blank text":         body("   "),
-		"invisible text":     body("\u200b"),
-		"text with NUL":      body("zebra\x00b"),
-		"text in no UTF-8":   body("zebra\xff"),
-		"text too long":      body(strings.Repeat("zebra", 400)),
-		"text too long (16)": body("zebra" + strings.Repeat("\U0001f600", 800)),
+		"empty text":             body(""),
+		"blank text":             body("   "),
+		"invisible text":         body("\u200b"),
+		"text with NUL":          body("zebra\x00b"),
+		"text in no UTF-8":       body("zebra\xff"),
+		"text too long":          body(strings.Repeat("zebra", 400)),
+		"text too long (16)":     body("zebra" + strings.Repeat("\U0001f600", 800)),
+		"limit of each provider": body("zebra unicorn"),
 		"sender with NUL": intent("Content.Sender", func(i *dispatch.Intent) {
 			i.Content = dispatch.SMS{To: "+15555558765", Sender: "otp\x00", Body: "zebra"}
 		}),

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -49,15 +48,9 @@ func (b *Box) freeze(i dispatch.Intent) (message, error) {
 	if !ok {
 		return message{}, &dispatch.FieldError{Field: "Route", Reason: fmt.Sprintf("%q is not a route of this box", i.Route)}
 	}
-	if i.Provider != "" && !slices.Contains(r.Providers, i.Provider) {
-		return message{}, &dispatch.FieldError{Field: "Provider", Reason: fmt.Sprintf("%q is not on route %q", i.Provider, r.Name)}
-	}
-	senders, err := r.FreezeSenders(i.Content)
+	senders, err := r.Freeze(i)
 	if err != nil {
 		return message{}, err
-	}
-	if senders != nil && i.Provider != "" && senders[i.Provider] == "" {
-		return message{}, &dispatch.FieldError{Field: "Content.Sender", Reason: "has no registered sender at the pinned provider"}
 	}
 	m := message{key: i.Key, intent: i, policy: r.Policy, form: form.Encode(i.Content)}
 	if err := m.checkValidity(); err != nil {

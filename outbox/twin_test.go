@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,9 +24,18 @@ func twoRoutes() []dispatch.Route {
 		"otp":  {"test": "+15555550100", "other": "Shop"},
 		"bulk": {"test": "+15555550101"},
 	}
+	a.Checks = dispatch.Checks{"test": noUnicorns, "other": noUnicorns}
 	a.Priority = dispatch.High
 	b.Name = "news"
 	return []dispatch.Route{a, b}
+}
+
+// noUnicorns is a provider's limit.
+func noUnicorns(c dispatch.Content) error {
+	if m, ok := c.(dispatch.SMS); ok && strings.Contains(m.Body, "unicorn") {
+		return &dispatch.FieldError{Field: "Content.Body", Reason: "can't be carried"}
+	}
+	return nil
 }
 
 // One key, one message: content, recipient, sender and route.

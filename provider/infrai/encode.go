@@ -10,8 +10,13 @@ import (
 // Check says what keeps a mail from going over Infrai, before it is enqueued:
 // a *dispatch.FieldError, or nil. Infrai documents no field for answers'
 // address, headers, tags and inline images, and no limits of its own. Send
-// refuses the same mails without calling Infrai.
-func Check(m dispatch.Email) error {
+// refuses the same mails without calling Infrai. Put
+// it into a route's Checks.
+func Check(c dispatch.Content) error {
+	m, err := mailapi.Email(c)
+	if err != nil {
+		return err
+	}
 	switch {
 	case len(m.ReplyTo) > 0:
 		return mailapi.Field("Content.ReplyTo", "can't be carried by this provider")

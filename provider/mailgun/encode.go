@@ -25,11 +25,16 @@ const (
 
 // Check says what keeps a mail from going over Mailgun, before it is enqueued:
 // a *dispatch.FieldError, or nil. Sizes count as they are sent, attachments in
-// base64. Send refuses the same mails without calling Mailgun.
+// base64. Send refuses the same mails without calling Mailgun. Put
+// it into a route's Checks.
 //
 // A template's Revision is the tag of one of its versions (t:version): a new
 // text needs a version of its own, since Mailgun lets one be edited too.
-func Check(m dispatch.Email) error {
+func Check(c dispatch.Content) error {
+	m, err := mailapi.Email(c)
+	if err != nil {
+		return err
+	}
 	if err := mailapi.Fits(m, maxMail, 0, 0); err != nil {
 		return err
 	}

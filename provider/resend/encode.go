@@ -21,8 +21,13 @@ const (
 
 // Check says what keeps a mail from going over Resend, before it is enqueued:
 // a *dispatch.FieldError, or nil. Sizes count as they are sent, attachments in
-// base64. Send refuses the same mails without calling Resend.
-func Check(m dispatch.Email) error {
+// base64. Send refuses the same mails without calling Resend. Put
+// it into a route's Checks.
+func Check(c dispatch.Content) error {
+	m, err := mailapi.Email(c)
+	if err != nil {
+		return err
+	}
 	if len(m.To) > maxTo {
 		return mailapi.Field("Content.To", fmt.Sprintf("has %d addresses, at most %d are taken", len(m.To), maxTo))
 	}

@@ -17,8 +17,13 @@ const (
 
 // Check says what keeps a mail from going over SendGrid, before it is
 // enqueued: a *dispatch.FieldError, or nil. Sizes count as they are sent,
-// attachments in base64. Send refuses the same mails without calling SendGrid.
-func Check(m dispatch.Email) error {
+// attachments in base64. Send refuses the same mails without calling SendGrid. Put
+// it into a route's Checks.
+func Check(c dispatch.Content) error {
+	m, err := mailapi.Email(c)
+	if err != nil {
+		return err
+	}
 	if err := mailapi.Fits(m, maxMail, 0, 0); err != nil {
 		return err
 	}

@@ -126,8 +126,7 @@ func (p *Provider) encode(e dispatch.Envelope) ([]byte, error) {
 	if !ok {
 		return nil, local(dispatch.Account, "not a text message")
 	}
-	// Sinch reads ${name} as a parameter of its own and documents no escape.
-	if strings.Contains(m.Body, "${") {
+	if parameter(m.Body) {
 		return nil, local(dispatch.Message, "text has ${ in it, which is a parameter")
 	}
 	from := e.From
@@ -148,6 +147,24 @@ func (p *Provider) encode(e dispatch.Envelope) ([]byte, error) {
 		"per_recipient", p.cfg.CallbackURL, e.Key.String(),
 	})
 }
+
+// Check says what keeps a message from going over Sinch, before it is
+// enqueued: a *dispatch.FieldError, or nil. Send refuses the same messages
+// without calling Sinch. Put it into a route's Checks.
+func Check(c dispatch.Content) error {
+	m, ok := c.(dispatch.SMS)
+	switch {
+	case !ok:
+		return &dispatch.FieldError{Field: "Content", Reason: "is no text message, which is all that this provider sends"}
+	case parameter(m.Body):
+		return &dispatch.FieldError{Field: "Content.Body", Reason: "has ${ in it, which this provider takes for a parameter"}
+	}
+	return nil
+}
+
+// parameter reports whether Sinch would read a part of the text as a parameter
+// of its own: it documents no escape.
+func parameter(body string) bool { return strings.Contains(body, "${") }
 
 // local is the fault of a message that was refused here: nothing was sent.
 func local(s dispatch.Scope, why string) error {

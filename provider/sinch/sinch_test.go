@@ -110,6 +110,7 @@ func TestSend(t *testing.T) {
 	cfg := config()
 	cfg.BaseURL, cfg.CallbackURL = f.URL, "https://shop.example/hooks"
 	p, e := open(t, cfg), envelope()
+	require.NoError(t, sinch.Check(e.Content))
 	a, err := p.Send(t.Context(), e)
 	require.NoError(t, err)
 	m := f.messagesTaken()[0]
@@ -124,6 +125,7 @@ func TestSend(t *testing.T) {
 	require.Equal(t, dispatch.Account, v.Scope)
 
 	for _, c := range []dispatch.Content{dispatch.SMS{To: "+15555550123", Body: "you owe ${amount}"}, dispatch.Email{}} {
+		require.Error(t, sinch.Check(c))
 		e.Content = c
 		ev, v := dispatch.Judge(p.Send(t.Context(), e))
 		require.Equal(t, dispatch.NotSent, ev.Stage)

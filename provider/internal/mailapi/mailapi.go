@@ -63,6 +63,15 @@ func Unfit(err error) error {
 // Field is the error of a field of the mail.
 func Field(name, reason string) error { return &dispatch.FieldError{Field: name, Reason: reason} }
 
+// Email is the content as a mail. Its error is that of a field.
+func Email(c dispatch.Content) (dispatch.Email, error) {
+	m, ok := c.(dispatch.Email)
+	if !ok {
+		return m, Field("Content", "is no mail, which is all that this provider sends")
+	}
+	return m, nil
+}
+
 // Mail is the envelope's mail. Its error is a fault.
 func Mail(e dispatch.Envelope) (dispatch.Email, error) {
 	m, ok := e.Content.(dispatch.Email)
