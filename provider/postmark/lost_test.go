@@ -7,8 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/e2e"
+	"github.com/seed-8098fbb7/dispatch/internal/pgtest"
 	"github.com/seed-8098fbb7/dispatch/provider/internal/mailtest"
 )
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // Answers lost on 30 % of the calls, a part of them before the mail was taken:
 // the search finds what is there, what isn't is sent again, and each mail is
@@ -19,12 +23,12 @@ func TestLostAnswersDeliverOnce(t *testing.T) {
 	cfg := config(f.URL)
 	cfg.Lag, cfg.HookUser, cfg.HookPassword = 300*time.Millisecond, "", ""
 	p := open(t, cfg)
-	w := newWorld(t, p)
+	w := e2e.NewMail(t, "postmark")
 	f.Lose, f.Drop = mailtest.Losing(1, 22), mailtest.Losing(2, 8)
-	w.begin(t, p)
-	w.settled(t)
-	require.Greater(t, f.Calls(), sends, "some were not taken, and sent again")
-	w.once(t, &f.Ledger)
+	w.Begin(t, p, e2e.Mails(e2e.Sends))
+	w.Settled(t)
+	require.Greater(t, f.Calls(), e2e.Sends, "some were not taken, and sent again")
+	w.Once(t, f.IDs)
 }
 
 // Events: before the answer (B147), twice and out of order (B145, B150). They
@@ -32,25 +36,25 @@ func TestLostAnswersDeliverOnce(t *testing.T) {
 func TestEventsSettle(t *testing.T) {
 	f := newFake(t)
 	p := open(t, config(f.URL))
-	w := newWorld(t, p)
-	w.webhook = p.Webhook(w.box)
+	w := e2e.NewMail(t, "postmark")
+	w.Serve(t, p.Webhook(w.Box))
 	f.Lose = mailtest.Losing(3, 30)
 	f.Early = func(m mailtest.Taken) {
 		if m.ID[len(m.ID)-1]%2 == 0 {
-			w.post(t, call(event(m, "Delivery")))
+			w.Post(t, call(event(m, "Delivery")))
 		}
 	}
-	w.begin(t, p)
-	require.Eventually(t, func() bool { return f.Calls() == sends }, 60*time.Second, 20*time.Millisecond)
+	w.Begin(t, p, e2e.Mails(e2e.Sends))
+	require.Eventually(t, func() bool { return f.Calls() == e2e.Sends }, 60*time.Second, 20*time.Millisecond)
 	for _, m := range f.All() {
-		w.post(t, call(event(m, "Bounce")))
-		w.post(t, call(event(m, "Delivery")))
-		w.post(t, call(event(m, "Bounce")))
+		w.Post(t, call(event(m, "Bounce")))
+		w.Post(t, call(event(m, "Delivery")))
+		w.Post(t, call(event(m, "Bounce")))
 	}
-	w.settled(t)
-	w.once(t, &f.Ledger)
-	require.Equal(t, sends, f.Calls())
-	require.Eventually(t, func() bool { return w.events(t, w.keys[0]) == 2 }, 20*time.Second, 20*time.Millisecond)
+	w.Settled(t)
+	w.Once(t, f.IDs)
+	require.Equal(t, e2e.Sends, f.Calls())
+	require.Eventually(t, func() bool { return len(w.Receipts(t, w.Keys[0])) == 2 }, 20*time.Second, 20*time.Millisecond)
 }
 
 // B010: what Postmark skips comes as a receipt beside the acceptance.

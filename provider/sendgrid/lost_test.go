@@ -7,8 +7,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-8098fbb7/dispatch/internal/e2e"
+	"github.com/seed-8098fbb7/dispatch/internal/pgtest"
 	"github.com/seed-8098fbb7/dispatch/provider/internal/mailtest"
 )
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // Answers lost on 30 % of the sends: nothing is sent again, and events settle
 // all of them. Some come before the answer (B147), all come twice, under other
@@ -16,27 +20,27 @@ import (
 func TestEventsSettleLostAnswers(t *testing.T) {
 	f := newFake(t)
 	p := open(t, config(f.URL))
-	w := newWorld(t, p)
-	w.webhook = p.Webhook(w.box)
+	w := e2e.NewMail(t, "sendgrid")
+	w.Serve(t, p.Webhook(w.Box))
 	f.Lose = mailtest.Losing(1, 30)
 	f.Early = func(m mailtest.Taken) {
 		if m.ID[len(m.ID)-1]%3 == 0 {
-			w.post(t, call(time.Now(), "["+event(m, "processed")+"]"))
+			w.Post(t, call(time.Now(), "["+event(m, "processed")+"]"))
 		}
 	}
-	w.begin(t, p)
-	require.Eventually(t, func() bool { return f.Calls() == sends }, 60*time.Second, 20*time.Millisecond)
-	require.Eventually(t, func() bool { return w.moving(t, "state <> 3") == 0 }, 20*time.Second, 20*time.Millisecond)
-	require.Positive(t, w.moving(t, "true"), "unknown until an event tells")
+	w.Begin(t, p, e2e.Mails(e2e.Sends))
+	require.Eventually(t, func() bool { return f.Calls() == e2e.Sends }, 60*time.Second, 20*time.Millisecond)
+	require.Positive(t, w.Unknown(t), "unknown until an event tells")
 	var batch []string
 	for _, m := range f.All() {
 		batch = append(batch, event(m, "bounce"), event(m, "processed"), event(m, "bounce"), "null")
 	}
-	w.post(t, call(time.Now(), "["+strings.Join(batch, ",")+"]"))
-	w.settled(t)
-	require.Equal(t, sends, w.once(t, &f.Ledger))
-	require.Equal(t, sends, f.Calls())
-	require.Eventually(t, func() bool { return w.events(t, w.keys[0]) == 2 }, 20*time.Second, 20*time.Millisecond)
+	w.Post(t, call(time.Now(), "["+strings.Join(batch, ",")+"]"))
+	w.Settled(t)
+	sends, _ := w.Once(t, f.IDs)
+	require.Equal(t, e2e.Sends, sends)
+	require.Equal(t, e2e.Sends, f.Calls())
+	require.Eventually(t, func() bool { return len(w.Receipts(t, w.Keys[0])) == 2 }, 20*time.Second, 20*time.Millisecond)
 }
 
 // With the paid activity, a look-up settles them too, and what was not taken
@@ -47,9 +51,9 @@ func TestActivitySettlesLostAnswers(t *testing.T) {
 	cfg := config(f.URL)
 	cfg.ActivityLag, cfg.WebhookKey = 300*time.Millisecond, ""
 	p := open(t, cfg)
-	w := newWorld(t, p)
+	w := e2e.NewMail(t, "sendgrid")
 	f.Lose, f.Drop = mailtest.Losing(2, 20), mailtest.Losing(3, 5)
-	w.begin(t, p)
-	w.settled(t)
-	w.once(t, &f.Ledger)
+	w.Begin(t, p, e2e.Mails(e2e.Sends))
+	w.Settled(t)
+	w.Once(t, f.IDs)
 }

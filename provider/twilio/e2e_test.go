@@ -2,35 +2,31 @@ package twilio_test
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/e2e"
 	"github.com/seed-8098fbb7/dispatch/internal/pgtest"
-	"github.com/seed-8098fbb7/dispatch/outbox"
 	"github.com/seed-8098fbb7/dispatch/provider/twilio"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// stack is an application with an outbox, a worker and a webhook, and Twilio.
+// stack is an application that sends through Twilio.
 type stack struct {
+	*e2e.World
+
 	fake *fakeTwilio
-	box  *outbox.Box
 	p    *twilio.Provider
-	hook *httptest.Server
 }
 
 type stackOptions struct {
@@ -40,105 +36,24 @@ type stackOptions struct {
 	giveUp   time.Duration // OnUnknown.After, 0 for the contract's own time
 }
 
-func newStack(t *testing.T, o stackOptions) *stack {
+// newStack starts the application and sends the messages.
+func newStack(t *testing.T, o stackOptions, messages ...dispatch.Content) *stack {
 	t.Helper()
-	pool, schema := pgtest.Pool(t)
 	policy := dispatch.SMSPolicy()
-	policy.Backoff = dispatch.Backoff{Base: 5 * time.Millisecond, Cap: 50 * time.Millisecond}
 	policy.OnUnknown = dispatch.OnUnknown{After: o.giveUp}
-	box, err := outbox.New(pool, outbox.Config{
-		Schema: schema, Routes: []dispatch.Route{{Name: "sms", Providers: []string{"twilio"}, Policy: policy}},
-	})
-	require.NoError(t, err)
-	require.NoError(t, box.Migrate(t.Context()))
-
-	s := &stack{fake: newFake(t, o.fake), box: box}
-	s.hook = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.p.Webhook(box).ServeHTTP(w, r) }))
-	t.Cleanup(s.hook.Close)
+	s := &stack{World: e2e.New(t, "twilio", "", policy), fake: newFake(t, o.fake)}
+	hook := s.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.p.Webhook(s.Box).ServeHTTP(w, r) }))
 	s.p = s.fake.provider(t, func(c *twilio.Config) {
 		c.DistinctTexts, c.Lag = o.distinct, time.Second
 		if o.receipts {
-			c.StatusCallback = s.hook.URL + "/hooks/twilio"
+			c.StatusCallback = hook + "/hooks/twilio"
 		}
 	})
-	w, err := outbox.NewWorker(box, outbox.WorkerConfig{
-		Providers: []dispatch.Provider{s.p}, PollInterval: 20 * time.Millisecond, SweepInterval: 20 * time.Millisecond,
-		Logger: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(t, err)
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		require.NoError(t, <-done)
-	})
+	s.Begin(t, s.p, messages)
 	return s
 }
 
-func (s *stack) enqueue(t *testing.T, intents ...dispatch.Intent) {
-	t.Helper()
-	require.NoError(t, s.box.InTx(t.Context(), func(tx pgx.Tx) error {
-		for _, i := range intents {
-			if _, err := s.box.Enqueue(t.Context(), tx, i); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
-}
-
-func (s *stack) history(t *testing.T, key dispatch.Key) outbox.History {
-	t.Helper()
-	h, err := s.box.History(context.WithoutCancel(t.Context()), key)
-	require.NoError(t, err)
-	return h
-}
-
-// settles waits until each message is in one of the states.
-func (s *stack) settles(t *testing.T, intents []dispatch.Intent, states ...dispatch.State) map[dispatch.Key]outbox.History {
-	t.Helper()
-	all := map[dispatch.Key]outbox.History{}
-	defer func() {
-		for _, i := range intents {
-			if _, ok := all[i.Key]; !ok && t.Failed() {
-				t.Log(s.history(t, i.Key), len(all))
-				return
-			}
-		}
-	}()
-	require.Eventually(t, func() bool {
-		for _, i := range intents {
-			h, ok := all[i.Key]
-			if !ok {
-				h = s.history(t, i.Key)
-			}
-			found := false
-			for _, state := range states {
-				found = found || h.State == state
-			}
-			if !found {
-				return false
-			}
-			all[i.Key] = h
-		}
-		return true
-	}, 2*time.Minute, 50*time.Millisecond)
-	return all
-}
-
-// texts are n messages to n numbers.
-func texts(n int) []dispatch.Intent {
-	list := make([]dispatch.Intent, n)
-	for i := range list {
-		list[i] = dispatch.Intent{Key: dispatch.NewKey(), Content: dispatch.SMS{
-			To: fmt.Sprintf("+1555%07d", i), Body: fmt.Sprintf("It’s code %06d", i),
-		}}
-	}
-	return list
-}
-
-func bodyOf(i dispatch.Intent) string { return i.Content.(dispatch.SMS).Body }
+func bodyOf(c dispatch.Content) string { return c.(dispatch.SMS).Body }
 
 // losing loses three answers of ten, two of them after the message was taken
 // and one before: spread out, so that the outbox doesn't hold the provider.
@@ -154,12 +69,12 @@ func losing(n int, _ url.Values) fault {
 
 // once checks that no message was taken twice by Twilio, and each at least min
 // times.
-func once(t *testing.T, s *stack, intents []dispatch.Intent, least int) {
+func once(t *testing.T, s *stack, texts []dispatch.Content, least int) {
 	t.Helper()
 	n := s.fake.deliveries()
-	for _, i := range intents {
-		require.LessOrEqual(t, n[bodyOf(i)], 1, "%s", s.history(t, i.Key))
-		require.GreaterOrEqual(t, n[bodyOf(i)], least, "%s", s.history(t, i.Key))
+	for i, c := range texts {
+		require.LessOrEqual(t, n[bodyOf(c)], 1, "%s", s.History(t, s.Keys[i]))
+		require.GreaterOrEqual(t, n[bodyOf(c)], least, "%s", s.History(t, s.Keys[i]))
 	}
 }
 
@@ -187,10 +102,8 @@ func TestReceiptsSettleLostAnswers(t *testing.T) {
 		defer later.Unlock()
 		taken = append(taken, m)
 	}
-	s := newStack(t, o)
-	intents := texts(500)
-	s.enqueue(t, intents...)
-	s.box.Wake()
+	texts := e2e.Texts(e2e.Sends)
+	s := newStack(t, o, texts...)
 
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() { // Twilio's callbacks: out of order, twice
@@ -215,19 +128,20 @@ func TestReceiptsSettleLostAnswers(t *testing.T) {
 			}
 		}
 	}()
-	all := s.settles(t, intents, dispatch.Sent)
+	s.Settled(t)
 	close(stop)
 	<-stopped
 	require.Zero(t, refused.Load(), "callbacks that were not taken")
-	once(t, s, intents, 1)
+	once(t, s, texts, 1)
 	bySID := map[string]string{}
 	for _, m := range s.fake.messages() {
 		bySID[m.sid] = m.form.Get("Body")
 	}
 	again := 0
-	for _, i := range intents {
-		h := all[i.Key]
-		require.Equal(t, bodyOf(i), bySID[h.Reference], "the id is its own")
+	for i, c := range texts {
+		h := s.History(t, s.Keys[i])
+		require.Equal(t, dispatch.Sent, h.State, "%s", h)
+		require.Equal(t, bodyOf(c), bySID[h.Reference], "the id is its own")
 		if h.Attempts > 1 {
 			again++
 		}
@@ -238,14 +152,14 @@ func TestReceiptsSettleLostAnswers(t *testing.T) {
 // The same without receipts, where texts are distinct: the list finds them.
 func TestLookupSettlesLostAnswers(t *testing.T) {
 	t.Parallel()
-	s := newStack(t, stackOptions{distinct: true, fake: fakeOptions{lag: 500 * time.Millisecond, smart: true, limit: 3, fault: losing}})
-	intents := texts(500)
-	s.enqueue(t, intents...)
-	s.box.Wake()
-	all := s.settles(t, intents, dispatch.Sent)
-	once(t, s, intents, 1)
+	texts := e2e.Texts(e2e.Sends)
+	s := newStack(t, stackOptions{distinct: true, fake: fakeOptions{lag: 500 * time.Millisecond, smart: true, limit: 3, fault: losing}}, texts...)
+	s.Settled(t)
+	once(t, s, texts, 1)
 	kinds := map[string]int{}
-	for _, h := range all {
+	for _, key := range s.Keys {
+		h := s.History(t, key)
+		require.Equal(t, dispatch.Sent, h.State, "%s", h)
 		for _, e := range h.Events {
 			kinds[e.Kind+" "+e.Detail]++
 		}
@@ -257,15 +171,14 @@ func TestLookupSettlesLostAnswers(t *testing.T) {
 // The same with neither: what may have been taken is held, the rest is sent.
 func TestLostAnswersAreHeldWithoutMeans(t *testing.T) {
 	t.Parallel()
-	s := newStack(t, stackOptions{giveUp: 12 * time.Second, fake: fakeOptions{lag: 500 * time.Millisecond, fault: losing}})
-	intents := texts(500)
-	s.enqueue(t, intents...)
-	s.box.Wake()
-	all := s.settles(t, intents, dispatch.Sent, dispatch.Held)
-	once(t, s, intents, 0)
+	texts := e2e.Texts(e2e.Sends)
+	s := newStack(t, stackOptions{giveUp: 12 * time.Second, fake: fakeOptions{lag: 500 * time.Millisecond, fault: losing}}, texts...)
+	s.Settled(t)
+	once(t, s, texts, 0)
 	held, again, taken := 0, 0, s.fake.deliveries()
-	for _, i := range intents {
-		h := all[i.Key]
+	for i, c := range texts {
+		h := s.History(t, s.Keys[i])
+		require.Contains(t, []dispatch.State{dispatch.Sent, dispatch.Held}, h.State, "%s", h)
 		switch {
 		case h.State == dispatch.Held:
 			held++
@@ -274,7 +187,7 @@ func TestLostAnswersAreHeldWithoutMeans(t *testing.T) {
 			again++
 			fallthrough
 		default:
-			require.Equal(t, 1, taken[bodyOf(i)], "%s", h)
+			require.Equal(t, 1, taken[bodyOf(c)], "%s", h)
 		}
 	}
 	require.GreaterOrEqual(t, held, 100, "two of ten were taken, and nothing can tell")
@@ -285,11 +198,9 @@ func TestLostAnswersAreHeldWithoutMeans(t *testing.T) {
 // came before, are kept once, and send nothing.
 func TestReceiptsNeverResend(t *testing.T) {
 	t.Parallel()
-	s := newStack(t, stackOptions{receipts: true})
-	intents := texts(6)
-	s.enqueue(t, intents...)
-	s.box.Wake()
-	s.settles(t, intents, dispatch.Sent)
+	texts := e2e.Texts(6)
+	s := newStack(t, stackOptions{receipts: true}, texts...)
+	s.Settled(t)
 	codes := []string{"30003", "30005", "30007", "30008", "30001", "21610"}
 	orders := [][]string{
 		{"queued", "sent", "undelivered"},
@@ -317,18 +228,18 @@ func TestReceiptsNeverResend(t *testing.T) {
 	}
 	group.Wait()
 	require.Eventually(t, func() bool {
-		for _, i := range intents {
-			if len(s.history(t, i.Key).Events) < 4 {
+		for _, key := range s.Keys {
+			if len(s.History(t, key).Events) < 4 {
 				return false
 			}
 		}
 		return true
 	}, 20*time.Second, 20*time.Millisecond)
-	for _, i := range intents {
-		h := s.history(t, i.Key)
+	for _, key := range s.Keys {
+		h := s.History(t, key)
 		require.Equal(t, dispatch.Sent, h.State)
 		require.Len(t, h.Events, 4, "%s", h)
 		require.Equal(t, 1, h.Attempts)
 	}
-	once(t, s, intents, 1)
+	once(t, s, texts, 1)
 }

@@ -12,11 +12,8 @@ import (
 	"github.com/seed-8098fbb7/dispatch"
 )
 
-// twins are two keys with one text to one number.
-func twins() (a, b dispatch.Intent) {
-	content := dispatch.SMS{To: "+15555550123", Body: "Your table is ready"}
-	return dispatch.Intent{Key: dispatch.NewKey(), Content: content}, dispatch.Intent{Key: dispatch.NewKey(), Content: content}
-}
+// twin is one of two messages with one text to one number.
+var twin = dispatch.SMS{To: "+15555550123", Body: "Your table is ready"}
 
 // Another key's identical text to the same number: the list can't tell whose a
 // message is, so the look-up must not guess. Each case ends wrong with a matcher
@@ -45,24 +42,22 @@ func TestTwinsStayUnresolved(t *testing.T) {
 		{"both in doubt, b's is there", []fault{lostRequest, lostAnswer}, false, dispatch.Held, 1},
 		{"both in doubt, a's is there", []fault{lostAnswer, lostRequest}, false, dispatch.Held, 1},
 	}
-	stacks, as, bs := make([]*stack, len(cases)), make([]dispatch.Intent, len(cases)), make([]dispatch.Intent, len(cases))
+	stacks := make([]*stack, len(cases))
 	for n, c := range cases { // all at once: each takes seconds
-		stacks[n] = newStack(t, stackOptions{giveUp: 9 * time.Second, distinct: c.distinct, fake: fakeOptions{fault: script(c.faults...)}})
-		as[n], bs[n] = twins()
-		stacks[n].enqueue(t, as[n])
-		stacks[n].settles(t, as[n:n+1], dispatch.InDoubt)
-		stacks[n].enqueue(t, bs[n])
+		stacks[n] = newStack(t, stackOptions{giveUp: 9 * time.Second, distinct: c.distinct, fake: fakeOptions{fault: script(c.faults...)}}, twin)
+		stacks[n].Becomes(t, stacks[n].Keys[0], dispatch.InDoubt)
+		stacks[n].Enqueue(t, twin)
 	}
 	for n, c := range cases {
-		s, a := stacks[n], as[n]
-		s.settles(t, []dispatch.Intent{a}, dispatch.Held, dispatch.Sent)
-		s.settles(t, bs[n:n+1], dispatch.Held, dispatch.Sent)
-		assert.Equal(t, dispatch.Held, s.history(t, a.Key).State, c.name)
-		assert.Equal(t, c.b, s.history(t, bs[n].Key).State, c.name)
+		s := stacks[n]
+		a, b := s.Keys[0], s.Keys[1]
+		s.Settled(t)
+		assert.Equal(t, dispatch.Held, s.History(t, a).State, c.name)
+		assert.Equal(t, c.b, s.History(t, b).State, c.name)
 		assert.Len(t, s.fake.messages(), c.taken, "nothing was sent again: %s", c.name)
-		assert.Empty(t, s.history(t, a.Key).Reference, "nobody's id was taken: %s", c.name)
+		assert.Empty(t, s.History(t, a).Reference, "nobody's id was taken: %s", c.name)
 		asked := 0
-		for _, e := range s.history(t, a.Key).Events {
+		for _, e := range s.History(t, a).Events {
 			if e.Kind == "look-up" {
 				asked++
 			}
@@ -74,18 +69,19 @@ func TestTwinsStayUnresolved(t *testing.T) {
 // A receipt tells twins apart: it carries the key.
 func TestReceiptTellsTwinsApart(t *testing.T) {
 	t.Parallel()
-	s := newStack(t, stackOptions{receipts: true, giveUp: 7 * time.Second, fake: fakeOptions{fault: func(int, url.Values) fault { return lostAnswer }}})
-	a, b := twins()
-	s.enqueue(t, a)
-	s.settles(t, []dispatch.Intent{a}, dispatch.InDoubt)
-	s.enqueue(t, b)
-	s.settles(t, []dispatch.Intent{a, b}, dispatch.Held)
+	s := newStack(t, stackOptions{receipts: true, giveUp: 7 * time.Second, fake: fakeOptions{fault: func(int, url.Values) fault { return lostAnswer }}}, twin)
+	s.Becomes(t, s.Keys[0], dispatch.InDoubt)
+	s.Enqueue(t, twin)
+	for _, key := range s.Keys {
+		s.Becomes(t, key, dispatch.Held)
+	}
 	for _, m := range s.fake.messages() {
 		code, err := call(t.Context(), m, "delivered", "")
 		require.NoError(t, err)
 		require.Equal(t, http.StatusNoContent, code)
 	}
-	s.settles(t, []dispatch.Intent{a, b}, dispatch.Sent)
-	require.Equal(t, s.fake.messages()[0].sid, s.history(t, a.Key).Reference)
-	require.Equal(t, s.fake.messages()[1].sid, s.history(t, b.Key).Reference)
+	for n, key := range s.Keys {
+		s.Becomes(t, key, dispatch.Sent)
+		require.Equal(t, s.fake.messages()[n].sid, s.History(t, key).Reference)
+	}
 }

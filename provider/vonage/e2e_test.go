@@ -1,123 +1,67 @@
 package vonage_test
 
 import (
-	"context"
-	"fmt"
-	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/e2e"
 	"github.com/seed-8098fbb7/dispatch/internal/pgtest"
-	"github.com/seed-8098fbb7/dispatch/outbox"
 	"github.com/seed-8098fbb7/dispatch/provider/vonage"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-const sends = 500
-
-// world is an outbox on a real Postgres, a worker, a provider, the vendor, and
-// the application's webhook.
+// world is an application that sends through Vonage.
 type world struct {
-	box    *outbox.Box
-	pool   *pgxpool.Pool
-	schema string
-	fake   *fake
-	hook   string
-	api    vonage.API
-	keys   []dispatch.Key
+	*e2e.World
+
+	fake *fake
+	api  vonage.API
 }
 
-// begin enqueues the messages and starts the worker. setUp changes provider
-// and vendor first.
+// begin sends the messages. setUp changes provider and vendor first.
 func begin(t *testing.T, setUp func(*vonage.Config, *world)) *world {
 	t.Helper()
-	w := &world{fake: newFake(t)}
-	w.pool, w.schema = pgtest.Pool(t)
+	w := &world{World: e2e.New(t, "vonage", "", dispatch.SMSPolicy()), fake: newFake(t)}
 	cfg := config()
 	cfg.BaseURL, cfg.ReportsURL = w.fake.URL, w.fake.URL
 	setUp(&cfg, w)
 	w.api = cfg.API
 	p := open(t, cfg)
-	policy := dispatch.SMSPolicy()
-	policy.Backoff = dispatch.Backoff{Base: 5 * time.Millisecond, Cap: 50 * time.Millisecond}
-	var err error
-	w.box, err = outbox.New(w.pool, outbox.Config{Schema: w.schema, Routes: []dispatch.Route{{Name: "sms", Providers: []string{"vonage"}, Policy: policy}}})
-	require.NoError(t, err)
-	require.NoError(t, w.box.Migrate(t.Context()))
-	server := httptest.NewServer(p.Webhook(w.box))
-	t.Cleanup(server.Close)
-	w.hook = server.URL
-
-	intents := make([]dispatch.Intent, sends)
-	for n := range intents {
-		intents[n] = dispatch.Intent{Key: dispatch.NewKey(), Content: dispatch.SMS{To: "+15555550123", Body: fmt.Sprintf("message %d", n)}}
-		w.keys = append(w.keys, intents[n].Key)
-	}
-	require.NoError(t, w.box.InTx(t.Context(), func(tx pgx.Tx) error {
-		_, err := w.box.EnqueueMany(t.Context(), tx, intents)
-		return err
-	}))
-	worker, err := outbox.NewWorker(w.box, outbox.WorkerConfig{
-		Providers: []dispatch.Provider{p}, PollInterval: 20 * time.Millisecond, SweepInterval: 20 * time.Millisecond, Slots: 8,
-		Logger: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- worker.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, <-done)
-	})
+	w.Serve(t, p.Webhook(w.Box))
+	w.Begin(t, p, e2e.Texts(e2e.Sends))
 	return w
-}
-
-// thirty loses 30 % of the calls, spread so that no run of them looks like a
-// vendor that is down.
-func thirty(n int) bool { return n%10 == 2 || n%10 == 5 || n%10 == 8 }
-
-func (w *world) moving(t *testing.T) (n int) {
-	t.Helper()
-	require.NoError(t, w.pool.QueryRow(context.WithoutCancel(t.Context()), `select count(*) from "`+w.schema+`".queue`).Scan(&n))
-	return n
-}
-
-func (w *world) history(t *testing.T, key dispatch.Key) outbox.History {
-	t.Helper()
-	h, err := w.box.History(context.WithoutCancel(t.Context()), key)
-	require.NoError(t, err)
-	return h
 }
 
 // receipt lets the vendor tell what became of a message. It may be called on
 // any goroutine.
 func (w *world) receipt(t *testing.T, m sent, status string) {
 	t.Helper()
-	calls := []*http.Request{statusCall(t, w.hook, statusBody(m, status, ""), nil)}
-	if w.api == vonage.SMS {
-		calls = nil
-		for part := range m.IDs {
-			calls = append(calls, receiptCall(w.hook, receiptForm(m, part, map[string]string{"submitted": "accepted", "delivered": "delivered"}[status], "0", nil)))
+	if w.api != vonage.SMS {
+		w.Post(t, statusCall(t, "/", statusBody(m, status, ""), nil))
+		return
+	}
+	for part := range m.IDs {
+		word := map[string]string{"submitted": "accepted", "delivered": "delivered"}[status]
+		w.Post(t, receiptCall("/", receiptForm(m, part, word, "0", nil)))
+	}
+}
+
+// taken are the ids of what was taken under a key. The SMS API has one for each
+// part, and its receipts are of a part.
+func (w *world) taken(key string) (ids []string) {
+	for _, m := range w.fake.messagesTaken() {
+		switch {
+		case m.Ref == key && w.api == vonage.SMS:
+			ids = append(ids, "")
+		case m.Ref == key:
+			ids = append(ids, m.IDs[0])
 		}
 	}
-	for _, r := range calls {
-		resp, err := http.DefaultTransport.RoundTrip(r)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		if _ = resp.Body.Close(); resp.StatusCode != http.StatusOK {
-			t.Error(resp.Status)
-		}
-	}
+	return ids
 }
 
 func apis() map[string]vonage.API {
@@ -132,7 +76,7 @@ func TestReceiptsSettleLostAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := begin(t, func(c *vonage.Config, w *world) {
 				c.API = api
-				w.fake.Lose = thirty
+				w.fake.Lose = e2e.Thirty
 				w.fake.Early = func(m sent) {
 					if m.IDs[0][13]%3 == 0 {
 						w.receipt(t, m, "submitted")
@@ -147,27 +91,12 @@ func TestReceiptsSettleLostAnswers(t *testing.T) {
 						w.receipt(t, taken[told], status)
 					}
 				}
-				return told >= sends && w.moving(t) == 0
+				return told >= e2e.Sends && w.Moving(t) == 0
 			}, time.Minute, 20*time.Millisecond)
-			deliveries, lost := w.fake.deliveries(), 0
-			for _, key := range w.keys {
-				h := w.history(t, key)
-				require.Equal(t, dispatch.Sent, h.State, "%s", h)
-				require.Equal(t, 1, deliveries[key.String()])
-				require.Equal(t, 1, h.Attempts, "%s", h)
-				receipts := map[string]int{}
-				for _, e := range h.Events {
-					if e.Kind == "receipt" {
-						receipts[e.Detail]++
-					}
-					if e.Kind == "attempt" && e.Outcome == dispatch.Unknown {
-						lost++
-					}
-					require.NotEqual(t, 39, e.Rule, "no second message\n%s", h)
-				}
-				require.Equal(t, map[string]int{"delivered": 1, "passed": 1}, receipts, "%s", h)
-			}
-			require.Greater(t, lost, 50)
+			sends, _ := w.Once(t, w.taken)
+			require.Equal(t, e2e.Sends, sends)
+			w.ToldTwice(t, "delivered", "passed")
+			require.Greater(t, w.Lost(t), 50)
 		})
 	}
 }
@@ -179,14 +108,14 @@ func TestWithoutReceiptsHeld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := begin(t, func(c *vonage.Config, w *world) {
 				c.API, c.Grace = api, time.Millisecond
-				w.fake.Lose = thirty
+				w.fake.Lose = e2e.Thirty
 			})
-			require.Eventually(t, func() bool { return w.moving(t) == 0 }, time.Minute, 20*time.Millisecond)
+			require.Eventually(t, func() bool { return w.Moving(t) == 0 }, time.Minute, 20*time.Millisecond)
 			deliveries := w.fake.deliveries()
 			var held []dispatch.Key
-			for _, key := range w.keys {
+			for _, key := range w.Keys {
 				require.Equal(t, 1, deliveries[key.String()])
-				if h := w.history(t, key); h.State == dispatch.Held {
+				if h := w.History(t, key); h.State == dispatch.Held {
 					require.Equal(t, dispatch.ReasonUnresolved, h.Reason)
 					held = append(held, key)
 				} else {
@@ -198,7 +127,7 @@ func TestWithoutReceiptsHeld(t *testing.T) {
 				w.receipt(t, m, "delivered")
 			}
 			for _, key := range held {
-				require.Eventually(t, func() bool { return w.history(t, key).State == dispatch.Sent }, 20*time.Second, 10*time.Millisecond)
+				w.Becomes(t, key, dispatch.Sent)
 			}
 			require.Equal(t, deliveries, w.fake.deliveries())
 		})
@@ -212,18 +141,10 @@ func TestReportsSettleLostAnswers(t *testing.T) {
 	w := begin(t, func(c *vonage.Config, w *world) {
 		c.ReportLag, c.SignatureSecret = time.Second, ""
 		w.fake.Lag = 500 * time.Millisecond
-		w.fake.Lose = thirty
+		w.fake.Lose = e2e.Thirty
 		w.fake.Drop = func(n int) bool { return n%20 == 0 }
 	})
-	require.Eventually(t, func() bool { return w.moving(t) == 0 }, 90*time.Second, 50*time.Millisecond)
-	deliveries, again := w.fake.deliveries(), 0
-	for _, key := range w.keys {
-		h := w.history(t, key)
-		require.Equal(t, dispatch.Sent, h.State, "%s", h)
-		require.Equal(t, 1, deliveries[key.String()], "%s", h)
-		if h.Attempts > 1 {
-			again++
-		}
-	}
+	w.Settled(t)
+	_, again := w.Once(t, w.taken)
 	require.Greater(t, again, 10)
 }

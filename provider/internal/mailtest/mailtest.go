@@ -188,6 +188,14 @@ func (l *Ledger) Of(key string) (out []Taken) {
 	return out
 }
 
+// IDs are those of what was taken under a key.
+func (l *Ledger) IDs(key string) (out []string) {
+	for _, m := range l.Of(key) {
+		out = append(out, m.ID)
+	}
+	return out
+}
+
 // Sink keeps receipts, or fails with Err.
 type Sink struct {
 	Err error
