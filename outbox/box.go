@@ -41,6 +41,15 @@ type Config struct {
 	// Reveal, where set, says who may read what a message says and to whom,
 	// through Box.Content: nil permits it. Where it isn't set nobody may.
 	Reveal func(ctx context.Context, key dispatch.Key, a Audit) error
+	// Seal, where set, encrypts content and recipient at rest. What is stored
+	// of the recipient is its calling code and a keyed hash, by which it can
+	// still be found; digests are keyed too, and what a vendor says in words is
+	// not kept, since it may quote the recipient. Sender, metadata, template
+	// name and trace context stay readable. All boxes and workers on a schema
+	// need the keys: a message whose key is missing waits for a worker that has
+	// it, until its deadline, and spends nothing. Messages that were enqueued
+	// before Seal was set are sent as they are.
+	Seal Sealer
 }
 
 // Box is the place where intents are enqueued and looked at. It is safe for
@@ -56,6 +65,7 @@ type Box struct {
 	store  *store
 	wake   wake
 	reveal func(ctx context.Context, key dispatch.Key, a Audit) error
+	seal   Sealer
 }
 
 // Errors of a box.
@@ -83,7 +93,7 @@ func New(pool *pgxpool.Pool, cfg Config) (*Box, error) {
 	if len(cfg.Routes) == 0 {
 		return nil, errors.New("outbox: no routes")
 	}
-	b := &Box{pool: pool, schema: quoted, name: name, routes: map[string]dispatch.Route{}, sql: render(quoted)}
+	b := &Box{pool: pool, schema: quoted, name: name, routes: map[string]dispatch.Route{}, sql: render(quoted), seal: cfg.Seal}
 	for _, r := range cfg.Routes {
 		if err := r.Validate(); err != nil {
 			return nil, fmt.Errorf("outbox: %w", err)

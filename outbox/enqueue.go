@@ -93,7 +93,7 @@ func (b *Box) EnqueueMany(ctx context.Context, tx pgx.Tx, intents []dispatch.Int
 		}
 		rows[n] = m
 		if first, twice := at[m.key]; twice {
-			if rows[first].digest != m.digest {
+			if rows[first].plain != m.plain {
 				return nil, fmt.Errorf("intent %d: %w", n, &dispatch.ConflictError{Key: m.key})
 			}
 			continue
@@ -121,6 +121,7 @@ func (b *Box) EnqueueMany(ctx context.Context, tx pgx.Tx, intents []dispatch.Int
 	var isNew bool
 	var digest []byte
 	var refused error
+	var which int
 	err = each(ctx, tx, b.sql.enqueueMany, manyArgs(rows, order), []any{&id, &isNew, &digest, &digestKey}, func() error {
 		key, err := dispatch.ParseKey(id)
 		if err != nil {
@@ -128,8 +129,9 @@ func (b *Box) EnqueueMany(ctx context.Context, tx pgx.Tx, intents []dispatch.Int
 		}
 		n := at[key]
 		added[n], taken[n] = isNew, true
-		if !isNew && string(digest) != string(rows[n].digest[:]) && refused == nil {
-			refused = fmt.Errorf("intent %d: %w", n, &dispatch.ConflictError{Key: key})
+		if !isNew && refused == nil {
+			refused = rows[n].sameAs(digest, digestKey)
+			which = n
 		}
 		return nil
 	})
@@ -138,11 +140,11 @@ func (b *Box) EnqueueMany(ctx context.Context, tx pgx.Tx, intents []dispatch.Int
 	}
 	for _, n := range order {
 		if !taken[n] && refused == nil {
-			refused = fmt.Errorf("intent %d: %w", n, rows[n].lapsed())
+			which, refused = n, rows[n].lapsed()
 		}
 	}
 	if refused != nil {
-		return nil, errors.Join(refused, b.takeBack(ctx, tx, intents, added))
+		return nil, errors.Join(fmt.Errorf("intent %d: %w", which, refused), b.takeBack(ctx, tx, intents, added))
 	}
 	for _, n := range order {
 		b.wake.hint(rows[n].lane)

@@ -19,7 +19,8 @@ import (
 type message struct {
 	key      dispatch.Key
 	lane     decide.Lane
-	digest   [32]byte
+	plain    [32]byte // digest of route and form
+	digest   [32]byte // the same as it is stored: under sealKey where that is set
 	intent   dispatch.Intent
 	form     []byte
 	policy   dispatch.Policy
@@ -28,6 +29,10 @@ type message struct {
 	sender   string
 	to       string
 	country  int
+
+	sealer  Sealer
+	sealKey string
+	hash    []byte // of the recipient
 
 	supersedes dispatch.Key
 }
@@ -56,7 +61,8 @@ func (b *Box) freeze(i dispatch.Intent) (message, error) {
 	if err := m.checkValidity(); err != nil {
 		return message{}, err
 	}
-	m.digest = canon.Digest(r.Name, m.form, nil)
+	m.plain = canon.Digest(r.Name, m.form)
+	m.digest = m.plain
 	m.lane = decide.Lane{Route: r.Name, Priority: firstOf(i.Priority, r.Priority, dispatch.Normal), Provider: i.Provider}
 	if m.senders, err = jsonText(senders); err != nil {
 		return message{}, err
@@ -78,6 +84,11 @@ func (b *Box) freeze(i dispatch.Intent) (message, error) {
 		m.sender, m.to, m.country = c.Sender, c.To, dispatch.CallingCode(c.To)
 	case dispatch.Email:
 		m.sender, m.to = c.Sender, c.To[0].Email
+	}
+	if b.seal != nil {
+		if err := m.seal(b.seal); err != nil {
+			return message{}, err
+		}
 	}
 	return m, nil
 }
@@ -156,7 +167,7 @@ func (m *message) texts() [16]string {
 		supersedes = m.supersedes.String()
 	}
 	return [...]string{
-		m.key.String(), stamp(m.intent.NotBefore), stamp(m.intent.Deadline), m.lane.Route, "", "", m.to, m.sender, m.senders,
+		m.key.String(), stamp(m.intent.NotBefore), stamp(m.intent.Deadline), m.lane.Route, m.sealKey, m.sealKey, m.to, m.sender, m.senders,
 		m.lane.Provider, m.intent.Template.Name, m.intent.Template.Revision, m.intent.TraceParent, m.metadata, supersedes, linked,
 	}
 }
@@ -169,13 +180,16 @@ func (m *message) args() []any {
 		}
 		return t[i]
 	}
-	var valid any
+	var valid, hash any // a nil slice isn't null to every driver
 	if n[8] >= 0 {
 		valid = n[8]
 	}
+	if m.hash != nil {
+		hash = m.hash
+	}
 	return []any{
 		t[0], n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], text(1), text(2), valid, t[3], m.digest[:], text(4), text(5),
-		text(6), nil, text(7), text(8), text(9), text(10), text(11), text(12), text(13), text(14), text(15), m.form,
+		text(6), hash, text(7), text(8), text(9), text(10), text(11), text(12), text(13), text(14), text(15), m.form,
 	}
 }
 
@@ -191,7 +205,7 @@ func manyArgs(rows []message, order []int) []any {
 		for i, v := range m.texts() {
 			t[i] = append(t[i], v)
 		}
-		digest, hash, content = append(digest, m.digest[:]), append(hash, []byte{}), append(content, m.form)
+		digest, hash, content = append(digest, m.digest[:]), append(hash, append([]byte{}, m.hash...)), append(content, m.form)
 	}
 	return []any{
 		t[0], n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], t[1], t[2], n[8], t[3], digest, t[4], t[5],
@@ -213,10 +227,10 @@ func (m *message) answer(row interface{ Scan(dest ...any) error }) (added bool, 
 		}
 		return false, missing(err)
 	}
-	if !added && string(digest) != string(m.digest[:]) {
-		return false, &dispatch.ConflictError{Key: m.key}
+	if !added {
+		return false, m.sameAs(digest, digestKey)
 	}
-	return added, nil
+	return true, nil
 }
 
 // missing explains the most likely first error of a new user.

@@ -61,7 +61,8 @@ func TestWholeLifeInEveryExecMode(t *testing.T) {
 			pool := rolePool(t, mode)
 			require.False(t, ask[bool](t, pool, "select usesuper from pg_user where usename = current_user"))
 			require.Empty(t, ask[string](t, pool, "show search_path"))
-			wholeLife(t, pool, hostile[n])
+			wholeLife(t, pool, hostile[n], nil)
+			wholeLife(t, pool, "sealed "+mode.String(), ring(t, "k1"))
 		})
 	}
 }
@@ -72,7 +73,7 @@ func TestHostileSchemaNames(t *testing.T) {
 	for _, name := range hostile[5:] {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			wholeLife(t, pool, name)
+			wholeLife(t, pool, name, nil)
 		})
 	}
 }
@@ -110,18 +111,18 @@ func TestOddSessions(t *testing.T) {
 			pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 			require.NoError(t, err)
 			t.Cleanup(pool.Close)
-			wholeLife(t, pool, `back\slash' `+name)
+			wholeLife(t, pool, `back\slash' `+name, nil)
 		})
 	}
 }
 
 // wholeLife enqueues by every way and follows messages to every kind of end.
-func wholeLife(t *testing.T, pool *pgxpool.Pool, schema string) {
+func wholeLife(t *testing.T, pool *pgxpool.Pool, schema string, sealer outbox.Sealer) {
 	t.Helper()
 	deduped, plain := route("deduping"), route("plain")
 	plain.Name = "plain"
 	plain.Senders = dispatch.Senders{"otp": {"plain": "Shop"}}
-	box, err := outbox.New(pool, outbox.Config{Schema: schema, Routes: []dispatch.Route{deduped, plain}})
+	box, err := outbox.New(pool, outbox.Config{Schema: schema, Routes: []dispatch.Route{deduped, plain}, Seal: sealer})
 	require.NoError(t, err)
 	require.NoError(t, box.Migrate(t.Context()))
 	require.NoError(t, box.Validate(t.Context()))

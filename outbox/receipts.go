@@ -48,8 +48,12 @@ func (b *Box) Receive(ctx context.Context, receipts []dispatch.Receipt) error {
 		if !r.Key.IsZero() {
 			key = r.Key.String()
 		}
+		recipient, err := b.hidden(r.Recipient)
+		if err != nil {
+			return fmt.Errorf("outbox: receipt %d: seal: %w", n, err)
+		}
 		for i, v := range [...]string{
-			r.Provider, label(r.Account, 200), label(r.EventKey, 500), key, label(r.ProviderID, 300), stamp(r.At), label(r.Code, 100), label(r.Recipient, 320),
+			r.Provider, label(r.Account, 200), label(r.EventKey, 500), key, label(r.ProviderID, 300), stamp(r.At), label(r.Code, 100), recipient,
 		} {
 			text[i] = append(text[i], v)
 		}

@@ -127,7 +127,7 @@ func (b *Box) GiveUp(ctx context.Context, key dispatch.Key, a Audit) (dispatch.S
 // to it, in the caller's transaction: a second message by intent, with a fresh
 // budget and the same validity from now. added is false where that was done
 // already. It returns ErrNotFound, ErrExpired where the content was scrubbed,
-// or a *dispatch.ConflictError.
+// ErrSealed where its key is missing, or a *dispatch.ConflictError.
 func (b *Box) ResendAsNew(ctx context.Context, tx pgx.Tx, old, key dispatch.Key, a Audit) (added bool, err error) {
 	if err := a.check(); err != nil {
 		return false, err
@@ -137,7 +137,11 @@ func (b *Box) ResendAsNew(ctx context.Context, tx pgx.Tx, old, key dispatch.Key,
 	}
 	var linked, same bool
 	var lane string
-	err = tx.QueryRow(ctx, b.sql.resend, old.String(), key.String()).Scan(&added, &linked, &same, &lane)
+	content, sealKey, err := b.sealAgain(ctx, tx, old, key)
+	if err != nil {
+		return false, missing(err)
+	}
+	err = tx.QueryRow(ctx, b.sql.resend, old.String(), key.String(), content, sealKey).Scan(&added, &linked, &same, &lane)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return false, b.whyNoResend(ctx, tx, old)

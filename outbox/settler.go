@@ -105,6 +105,8 @@ func (r *run) tell(c engine.Change, res engine.Result) {
 	ctx := context.WithoutCancel(r.cut)
 	level, text := slog.LevelInfo, "attempt not accepted"
 	switch {
+	case rec.Kind == engine.KindMoved && res.State != dispatch.Dead:
+		level, text = slog.LevelWarn, "message waits"
 	case res.Double:
 		level, text = slog.LevelError, "message was accepted twice"
 	case res.State == dispatch.Held || res.State == dispatch.Dead:
@@ -113,7 +115,7 @@ func (r *run) tell(c engine.Change, res engine.Result) {
 	if !r.log.Enabled(ctx, level) {
 		return
 	}
-	r.log.LogAttrs(ctx, level, text, //nolint:sloglint // one of three fixed texts
+	r.log.LogAttrs(ctx, level, text, //nolint:sloglint // one of four fixed texts
 		slog.String("key", c.Key.String()), slog.Int64("attempt", c.Fence), slog.String("provider", rec.Provider),
 		slog.String("outcome", rec.Verdict.Outcome.String()), slog.String("scope", rec.Verdict.Scope.String()),
 		slog.String("reason", rec.Verdict.Reason), slog.Int("status", rec.Evidence.Status), slog.String("code", rec.Evidence.Code),

@@ -32,7 +32,7 @@ type statements struct {
 	lockMessage, lockQueue, lockParked, known string
 	markEnded, requeue, repark                string
 	record, unqueue, unpark                   string
-	historyOf, statusOf, resend               string
+	historyOf, statusOf, resend, sealed       string
 	receive, dueReceipts                      string
 	takeReceipt, putOffReceipt                string
 	gates, closeGate, probeGate               string
@@ -63,7 +63,7 @@ func render(schema string) statements {
 		unclaim: in(unclaimSQL), applySent: in(applySentSQL), apply: in(applySQL),
 		lockMessage: in(lockMessageSQL), lockQueue: in(lockQueueSQL), lockParked: in(lockParkedSQL), known: in(knownSQL),
 		markEnded: in(markEndedSQL), requeue: in(requeueSQL), repark: in(reparkSQL), record: in(recordSQL), unqueue: in(unqueueSQL), unpark: in(unparkSQL),
-		historyOf: in(historySQL), statusOf: in(statusSQL), resend: in(resendSQL),
+		historyOf: in(historySQL), statusOf: in(statusSQL), resend: in(resendSQL), sealed: in(sealedSQL),
 		receive: in(receiveSQL), dueReceipts: in(dueReceiptsSQL), takeReceipt: in(takeReceiptSQL), putOffReceipt: in(putOffReceiptSQL),
 		gates: in(gatesSQL), closeGate: in(closeGateSQL), probeGate: in(probeGateSQL), passGate: in(admitGateSQL), openGate: in(openGateSQL),
 		seedRate: in(seedRateSQL), takeTokens: in(spendRateSQL),
@@ -86,10 +86,12 @@ var claimSizes = []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 2
 
 // enqueueTwin reads a message that is there already; enqueueConflict, for
 // statements whose answer comes after the commit, runs into the guard where it
-// is another one.
+// is another one. Digests under two keys can't be compared here: message.answer
+// does.
 const (
 	enqueueTwin     = `do update set id = excluded.id`
-	enqueueConflict = `do update set id = excluded.id, digest = excluded.digest`
+	enqueueConflict = `do update set id = excluded.id, digest = case
+        when t.digest_key is not distinct from excluded.digest_key then excluded.digest else t.digest end`
 )
 
 // quoteSchema validates and quotes a schema's name.

@@ -1,15 +1,21 @@
 package outbox
 
+// sealedSQL is what ResendAsNew has to seal again: sealed content is bound to its
+// message.
+const sealedSQL = `select coalesce(m.seal_key, ''), m.digest, m.content from {schema}.message m
+where m.id = $1::text::uuid and m.seal_key is not null and m.content is not null`
+
 // resendSQL copies a message under a new key: content, recipient and senders
-// as they were frozen, a fresh budget and validity.
+// as they were frozen, a fresh budget and validity. $3 and $4 are the content
+// sealed again and its key; null copies what is there.
 const resendSQL = `with m as (
     insert into {schema}.message (id, form, channel, priority, budget, on_unknown, on_unknown_after, notify, country, deadline,
         route, digest, digest_key, seal_key, recipient, recipient_hash, sender, senders, pinned, template, template_revision, trace,
         metadata, linked, content)
     select $2::text::uuid, o.form, o.channel, o.priority, o.budget, o.on_unknown, o.on_unknown_after, o.notify, o.country,
         case when o.deadline is not null then clock_timestamp() + (o.deadline - greatest(o.created_at, coalesce(o.not_before, o.created_at))) end,
-        o.route, o.digest, o.digest_key, o.seal_key, o.recipient, o.recipient_hash, o.sender, o.senders, o.pinned, o.template,
-        o.template_revision, o.trace, o.metadata, o.id, o.content
+        o.route, o.digest, o.digest_key, coalesce($4::text, o.seal_key), o.recipient, o.recipient_hash, o.sender, o.senders, o.pinned, o.template,
+        o.template_revision, o.trace, o.metadata, o.id, coalesce($3::bytea, o.content)
     from {schema}.message o where o.id = $1::text::uuid and o.content is not null
     on conflict (id) do update set id = excluded.id
     returning id, xmax = 0 as added, linked, digest, route, priority, pinned, budget, notify, deadline

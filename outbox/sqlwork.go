@@ -49,7 +49,8 @@ const claimSQL = `with c as (
 )
 select c.id, c.due, c.claimed, c.lease, c.deadline, c.resolve_until, c.fence::bigint, c.spent::bigint, c.budget::bigint,
     c.lookups::bigint, c.ledger::text, m.on_unknown::bigint, m.on_unknown_after, m.pinned is not null, m.senders::text,
-    coalesce(m.senders ->> $2::text, ''), m.content, m.metadata::text, coalesce(m.trace, ''), m.created_at, m.country::bigint
+    coalesce(m.senders ->> $2::text, ''), m.content, m.metadata::text, coalesce(m.trace, ''), m.created_at, m.country::bigint,
+    coalesce(m.seal_key, ''), case when m.seal_key is not null then m.digest end
 from c join {schema}.message m on m.id = c.id`
 
 // unclaimSQL is rule 13. What has ended meanwhile is the sweeper's to finish.
@@ -194,5 +195,6 @@ select s.n, s.due, s.id, x.id, x.due, x.claimed, x.lease, x.deadline, x.resolve_
 from s left join x on true left join {schema}.message m on m.id = x.id
 order by x.due, x.id`
 
-const loadSQL = `select m.content, coalesce(m.senders ->> $2::text, ''), m.metadata::text, coalesce(m.trace, '')
+const loadSQL = `select m.content, coalesce(m.senders ->> $2::text, ''), m.metadata::text, coalesce(m.trace, ''),
+    coalesce(m.seal_key, ''), case when m.seal_key is not null then m.digest end
 from {schema}.message m where m.id = $1::text::uuid`

@@ -92,7 +92,7 @@ func (s *store) Claim(ctx context.Context, c engine.Claim) ([]engine.Task, error
 		var after int64
 		if err := rows.Scan((*[16]byte)(&t.Key), &t.Due, &t.Claimed, &t.Lease, &deadline, &resolve, &t.Fence, &t.Spent, &t.Budget,
 			&t.Lookups, &ledger, &t.OnUnknown.Action, &after, &t.Pinned, &senders, &t.From, &t.Form, &metadata, &t.Trace, &t.Created,
-			&t.Country); err != nil {
+			&t.Country, &t.SealKey, &t.Digest); err != nil {
 			return nil, err
 		}
 		t.Now, t.OnUnknown.After = t.Claimed, micros(after)
@@ -155,7 +155,7 @@ const pageRows = 500
 
 func (s *store) Load(ctx context.Context, t engine.Task) (engine.Task, error) {
 	var metadata *string
-	err := s.pool.QueryRow(ctx, s.sql.load, t.Key.String(), t.Provider).Scan(&t.Form, &t.From, &metadata, &t.Trace)
+	err := s.pool.QueryRow(ctx, s.sql.load, t.Key.String(), t.Provider).Scan(&t.Form, &t.From, &metadata, &t.Trace, &t.SealKey, &t.Digest)
 	t.Metadata = bytesOf(metadata)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return t, fmt.Errorf("message %s is in the queue and has no content", t.Key)

@@ -141,6 +141,7 @@ func NewWorker(box *Box, cfg WorkerConfig) (*Worker, error) {
 	e, err := engine.New(box.store, engine.Config{
 		Routes: box.list, Providers: cfg.Providers, Lease: cfg.Lease, Random: rand.Int64N, Gates: box.store, Rates: box.store,
 		Health: box.store, Thresholds: thresholds, Limits: limits, Slots: cfg.Slots,
+		Vault: sealing{box.seal},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("outbox: worker: %w", err)

@@ -7,7 +7,6 @@
 package canon
 
 import (
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -133,13 +132,9 @@ func take(b []byte) (v, rest []byte, err error) {
 }
 
 // Digest is over what a key stands for: the route and the form, which holds
-// content, recipient and logical sender. With a key it is an HMAC: a code of
-// six digits under a plain hash is guessed in a second.
-func Digest(route string, form, key []byte) [sha256.Size]byte {
+// content, recipient and logical sender.
+func Digest(route string, form []byte) [sha256.Size]byte {
 	h := sha256.New()
-	if key != nil {
-		h = hmac.New(sha256.New, key)
-	}
 	head := binary.AppendUvarint([]byte("dispatch digest 1\x00"), uint64(len(route)))
 	h.Write(append(head, route...))
 	h.Write(form)

@@ -29,6 +29,8 @@ type Config struct {
 	// Health shares health; nil judges none. Thresholds say what is unhealthy.
 	Health     HealthStore
 	Thresholds Thresholds
+	// Vault opens what is sealed; needed only where there is such a message.
+	Vault Vault
 	// Slots is how many sends may run at once. A tenth is kept for High.
 	Slots int
 }

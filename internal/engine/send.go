@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-8098fbb7/dispatch"
 	"github.com/seed-8098fbb7/dispatch/internal/decide"
-	"github.com/seed-8098fbb7/dispatch/internal/form"
 )
 
 // Attempt is a send that may begin now.
@@ -38,9 +37,9 @@ func (e *Engine) Begin(t Task, elapsed time.Duration) (a Attempt, back Change, o
 	if !s.Startable(t.Row, b.contract, now) {
 		return Attempt{}, handBack(t, s.Unstarted(t.Row, now, 0)), false
 	}
-	env, err := envelope(t)
-	if err != nil { // written by a newer release: for a newer worker
-		return Attempt{}, handBack(t, s.Unstarted(t.Row, now, time.Minute)), false
+	env, err := e.envelope(t)
+	if err != nil {
+		return Attempt{}, unreadable(t, s, now, err), false
 	}
 	return Attempt{Provider: b.provider, Envelope: env, Timeout: b.contract.AttemptTimeout()}, Change{}, true
 }
@@ -54,8 +53,8 @@ func handBack(t Task, m decide.Move) Change {
 	return Change{Key: t.Key, Fence: t.Fence, From: dispatch.Sending, Move: m}
 }
 
-func envelope(t Task) (dispatch.Envelope, error) {
-	content, err := form.Decode(t.Form)
+func (e *Engine) envelope(t Task) (dispatch.Envelope, error) {
+	content, err := e.content(t)
 	if err != nil {
 		return dispatch.Envelope{}, err
 	}
@@ -69,9 +68,9 @@ func envelope(t Task) (dispatch.Envelope, error) {
 		}
 	}
 	if leg, ok := t.Ledger.Leg(t.Provider, t.Account); ok && leg.Mark == decide.Open {
-		env.Replay = leg.Request
+		env.Replay, err = e.openRequest(t, leg.Request)
 	}
-	return env, nil
+	return env, err
 }
 
 // Send makes the attempt. A panic of the adapter is an attempt whose outcome
@@ -92,6 +91,7 @@ func (a Attempt) Send(ctx context.Context) (acc dispatch.Accepted, err error) {
 // Begin, taken after Send has returned; took is how long Send ran.
 func (e *Engine) Finish(t Task, acc dispatch.Accepted, err error, elapsed, took time.Duration) Change {
 	ev, v := e.routes[t.Lane.Route].Judge(acc, err)
+	ev = e.covered(t, ev)
 	c := Change{
 		Key: t.Key, Fence: t.Fence, From: dispatch.Sending,
 		Record: Record{

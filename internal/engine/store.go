@@ -80,6 +80,10 @@ type Task struct {
 	Trace    string
 	Created  time.Time
 	Country  int
+	// SealKey is the id of the key that Form is sealed under, empty where it is
+	// plain; Digest is what it is bound to, besides the key.
+	SealKey string
+	Digest  []byte
 	// Probe tells that it was claimed to see whether a held provider answers.
 	Probe bool
 	// Forced tells that its provider is held for its health, and every other is

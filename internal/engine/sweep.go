@@ -6,7 +6,6 @@ import (
 
 	"github.com/seed-8098fbb7/dispatch"
 	"github.com/seed-8098fbb7/dispatch/internal/decide"
-	"github.com/seed-8098fbb7/dispatch/internal/form"
 )
 
 // sweeper is where the sweep of each lane has come to.
@@ -143,8 +142,8 @@ func (e *Engine) lookup(ctx context.Context, t Task) (Lookup, bool, error) {
 	if err != nil {
 		return Lookup{}, false, err
 	}
-	content, err := form.Decode(t.Form)
-	if err != nil { // its lease ends, and a newer worker asks
+	content, err := e.content(t)
+	if err != nil { // its lease ends, and a worker that can read it asks
 		return Lookup{}, false, nil //nolint:nilerr // the row is left alone
 	}
 	leg, _ := t.Ledger.Leg(t.Provider, t.Account)
