@@ -1,6 +1,4 @@
-// Package chaos tests the whole path with real faults: the real Toxiproxy
-// between worker and vendor, a real Postgres.
-package chaos
+package main
 
 import (
 	"bytes"
@@ -36,9 +34,9 @@ func proxied(t *testing.T, v *providertest.Vendor) (*toxiproxy.Proxy, string) {
 	return p, "http://" + p.Listen
 }
 
-// silence is the mission's toxic: timeout with timeout=0 on the way back. The
+// swallow is the mission's toxic: timeout with timeout=0 on the way back. The
 // vendor gets every request and nothing ever comes back.
-func silence(t *testing.T, p *toxiproxy.Proxy) {
+func swallow(t *testing.T, p *toxiproxy.Proxy) {
 	t.Helper()
 	_, err := p.Toxics.AddToxicJson(bytes.NewReader([]byte(
 		`{"name":"silence","type":"timeout","stream":"downstream","toxicity":1.0,"attributes":{"timeout":0}}`)))
@@ -86,7 +84,7 @@ func TestSilenceAfterAccept(t *testing.T) {
 			done := make(chan error, 1)
 			go func() { done <- worker.Run(ctx) }()
 
-			silence(t, proxy)
+			swallow(t, proxy)
 			key := dispatch.NewKey()
 			require.NoError(t, box.InTx(t.Context(), func(tx pgx.Tx) error {
 				_, err := box.Enqueue(t.Context(), tx, dispatch.Intent{
@@ -121,7 +119,7 @@ func TestNaiveLoopMovesTheCounter(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(v.Close)
 	proxy, url := proxied(t, v)
-	silence(t, proxy)
+	swallow(t, proxy)
 	client := &http.Client{Timeout: 200 * time.Millisecond}
 	for range 4 {
 		res, err := client.Post(url+"/v1/messages", "application/json", bytes.NewReader([]byte(`{"to":"+15555550123","body":"x"}`)))

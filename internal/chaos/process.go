@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// roleVar holds what a child process is to do.
+const roleVar = "DISPATCH_CHAOS_ROLE"
+
+// role is what a child process needs to know, in JSON.
+type role struct {
+	Name     string            `json:"name"`
+	Worker   int               `json:"worker,omitempty"`   // from 1
+	Enqueuer int               `json:"enqueuer,omitempty"` // from 1
+	DSN      string            `json:"dsn"`
+	Dir      string            `json:"dir"`
+	Hook     string            `json:"hook,omitempty"`    // where a worker listens
+	Vendors  map[string]string `json:"vendors,omitempty"` // base URLs
+	Seed     uint64            `json:"seed"`
+	Messages int               `json:"messages"`
+	Start    time.Time         `json:"start"`
+	Spread   time.Duration     `json:"spread"` // the time in which the messages come
+}
+
+// process is a child that is started again whenever it was killed.
+type process struct {
+	role role
+
+	strike sync.Mutex // one fault at a time
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	leash  io.Closer // the child ends when it is closed
+	ended  chan struct{}
+	err    error // of the last one that ended
+	expect bool  // that it ends is our doing
+	// failed is set by a child that ended by itself with an error.
+	failed error
+}
+
+func (p *process) start() error {
+	text, err := json.Marshal(p.role)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(filepath.Join(p.role.Dir, p.role.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer out.Close() // the child has its own
+	// A fault may end the child long before any context does.
+	cmd := exec.CommandContext(context.Background(), self) // #nosec G204 -- this program
+	cmd.Env = append(os.Environ(), roleVar+"="+string(text))
+	cmd.Stdout, cmd.Stderr = out, out
+	leash, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	p.mu.Lock()
+	p.cmd, p.leash, p.ended, p.expect = cmd, leash, ended, false
+	p.mu.Unlock()
+	go func() {
+		err := cmd.Wait()
+		p.mu.Lock()
+		p.err = err
+		if !p.expect && err != nil && p.failed == nil {
+			p.failed = fmt.Errorf("%s ended by itself: %w", p.role.Name, err)
+		}
+		p.mu.Unlock()
+		close(ended)
+	}()
+	return nil
+}
+
+// signal sends a signal; it reports whether there was a process to take it.
+func (p *process) signal(s os.Signal) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s != syscall.SIGSTOP && s != syscall.SIGCONT {
+		p.expect = true
+	}
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return p.cmd.Process.Signal(s) == nil
+	}
+}
+
+func (p *process) done() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ended
+}
+
+func (p *process) failure() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed
+}
+
+// kill kills the process for sure and waits until it has gone.
+func (p *process) kill() bool {
+	hit := p.signal(syscall.SIGKILL)
+	<-p.done()
+	return hit
+}
+
+// end asks the process to end in good order, and says where it doesn't.
+func (p *process) end(patience time.Duration) error {
+	p.signal(syscall.SIGTERM)
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	select {
+	case <-p.done():
+	case <-t.C:
+		p.kill()
+		return fmt.Errorf("%s still ran %v after a SIGTERM", p.role.Name, patience)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return fmt.Errorf("%s after a SIGTERM: %w", p.role.Name, p.err)
+	}
+	return nil
+}
+
+// childRole is this process's role, ok false in the one that a person started.
+func childRole() (r role, ok bool, err error) {
+	text := os.Getenv(roleVar)
+	if text == "" {
+		return role{}, false, nil
+	}
+	err = json.Unmarshal([]byte(text), &r)
+	return r, true, err
+}
+
+// leashed ends this process when its parent has gone, whatever ended that.
+func leashed() {
+	_, _ = io.Copy(io.Discard, os.Stdin) // it ends with the pipe
+	os.Exit(3)
+}
