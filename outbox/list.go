@@ -24,7 +24,7 @@ type Filter struct {
 	// Reason is that of held and dead messages.
 	Reason dispatch.Reason
 	// Recipient is the number of an SMS or the first To address of an email, in
-	// any form that an intent may have it in.
+	// any form that an intent may have it in, in capitals or not.
 	Recipient string
 	// Since and Before bound when the message was parked, where States are Held
 	// or Dead alone, and when it was enqueued otherwise.

@@ -126,8 +126,7 @@ func (s *store) applyPage(ctx context.Context) (int, error) {
 
 func (s *store) applyReceipt(ctx context.Context, r dueReceipt) error {
 	if r.message == "" {
-		_, err := s.pool.Exec(ctx, s.sql.putOffReceipt, r.provider, r.account, r.event, matchFor.Microseconds())
-		return err
+		return s.putOff(ctx, r)
 	}
 	key, err := dispatch.ParseKey(r.message)
 	if err != nil {
@@ -142,10 +141,19 @@ func (s *store) applyReceipt(ctx context.Context, r dueReceipt) error {
 		taken = true
 		return s.edit(ctx, tx, key, 0, func(v engine.View) (engine.Edit, error) { return receiptEdit(v, r), nil })
 	})
+	if errors.Is(err, engine.ErrNotFound) { // retention removed it since it was found
+		return s.putOff(ctx, r)
+	}
 	if err != nil || !taken || r.kind != dispatch.Delivered {
 		return err
 	}
 	return s.delivered(ctx, key, r.provider)
+}
+
+// putOff tries an unmatched receipt again later, for a day.
+func (s *store) putOff(ctx context.Context, r dueReceipt) error {
+	_, err := s.pool.Exec(ctx, s.sql.putOffReceipt, r.provider, r.account, r.event, matchFor.Microseconds())
+	return err
 }
 
 // receiptEdit is what a receipt does: late truth, and an event in the history.

@@ -96,8 +96,10 @@ func (b *Box) Supersede(ctx context.Context, tx pgx.Tx, key dispatch.Key, i disp
 // or sent again inside the dedupe window, and held again where neither is
 // possible; one that certainly was not into pending, with a fresh budget.
 func (b *Box) Retry(ctx context.Context, key dispatch.Key, a Audit) (dispatch.State, error) {
-	return b.verb(ctx, key, a, "", func(v engine.View) decide.Verb { return decide.Retry(v.Scrubbed) })
+	return b.verb(ctx, key, a, "", retryVerb)
 }
+
+func retryVerb(v engine.View) decide.Verb { return decide.Retry(v.Scrubbed) }
 
 // SendAnyway sends a held or dead message once more, under its own key, though
 // it may have been accepted: the recipient may get it twice.

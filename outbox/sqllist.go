@@ -67,8 +67,8 @@ const listRecipientSQL = `with page as materialized (
     select w.created_at as at, w.id
     from unnest($7::text[]) as r(recipient) cross join lateral (
         select m.created_at, m.id from {schema}.message m
-        where hashtextextended(coalesce(m.recipient, encode(m.recipient_hash, 'hex')), 0) = hashtextextended(r.recipient, 0)
-            and coalesce(m.recipient, encode(m.recipient_hash, 'hex')) = r.recipient
+        where hashtextextended(lower(coalesce(m.recipient, encode(m.recipient_hash, 'hex'))), 0) = hashtextextended(lower(r.recipient), 0)
+            and lower(coalesce(m.recipient, encode(m.recipient_hash, 'hex'))) = lower(r.recipient)
             and m.created_at <= coalesce($1::text::timestamptz, 'infinity')
             and (m.created_at, m.id) < (coalesce($1::text::timestamptz, 'infinity'),
                 coalesce($2::text::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
@@ -79,7 +79,7 @@ const listRecipientSQL = `with page as materialized (
 )` + listHits
 
 // listHits is what of a page passes the filter, and where the page ended.
-// $11 tells that the order is ascending, $12 that times bound when a message
+// The recipient ($7) is the page's matter alone. $11 tells that the order is ascending, $12 that times bound when a message
 // was parked. The last history row is read for the state of final messages and
 // for who had it last, the last error as the view status tells it.
 const listHits = `, hit as materialized (
@@ -88,8 +88,8 @@ const listHits = `, hit as materialized (
         m.route, m.channel, m.budget, m.created_at, m.deadline, m.template, m.template_revision, m.scrubbed
     from (select d.at, d.id, row_number() over (order by
         case when $11::bigint = 1 then d.at end, case when $11::bigint = 1 then d.id end, d.at desc, d.id desc) as n from page d) d
-    cross join lateral (select m.route, m.channel, m.budget, m.created_at, m.deadline, m.template, m.template_revision, m.content is null as scrubbed,
-        coalesce(m.recipient, encode(m.recipient_hash, 'hex')) as recipient from {schema}.message m where m.id = d.id limit 1) m
+    cross join lateral (select m.route, m.channel, m.budget, m.created_at, m.deadline, m.template, m.template_revision, m.content is null as scrubbed
+        from {schema}.message m where m.id = d.id limit 1) m
     left join lateral (select q.state, q.provider, q.due from {schema}.queue q where q.id = d.id limit 1) q on true
     left join lateral (select p.state, p.reason, p.provider, p.parked_at from {schema}.parked p where p.id = d.id limit 1) p on true
     left join lateral (
@@ -100,7 +100,7 @@ const listHits = `, hit as materialized (
         and (cardinality($4::bigint[]) = 0 or coalesce(q.state, p.state, h.state) = any($4::bigint[]))
         and ($5::text = '' or coalesce(h.provider, q.provider, p.provider) = $5::text)
         and ($6::bigint = 0 or coalesce(p.reason, 0) = $6::bigint)
-        and (cardinality($7::text[]) = 0 or m.recipient = any($7::text[]))
+        and cardinality($7::text[]) >= 0
         and case when $12::bigint = 1 then p.parked_at else m.created_at end >= coalesce($8::text::timestamptz, '-infinity')
         and case when $12::bigint = 1 then p.parked_at else m.created_at end < coalesce($9::text::timestamptz, 'infinity')
     order by d.n limit $10::bigint

@@ -8,7 +8,7 @@ create index message_scrubbed on {schema}.message (created_at, id) where content
 
 -- By recipient, newest first: eight bytes instead of an address.
 create index message_recipient on {schema}.message
-    (hashtextextended(coalesce(recipient, encode(recipient_hash, 'hex')), 0), created_at);
+    (hashtextextended(lower(coalesce(recipient, encode(recipient_hash, 'hex'))), 0), created_at);
 
 -- What may have been accepted and is in motion. A claim doesn't change
 -- first_sent, so it stays an update within its page.
