@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -134,66 +133,4 @@ func kindName(k engine.Kind) string {
 	case engine.KindNone:
 	}
 	return "unknown"
-}
-
-// String tells the history as a person would want to read it. It holds no
-// recipient, text or vendor's words.
-func (h History) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "message %s on route %s is %s", h.Key, h.Route, h.State)
-	if h.Reason != 0 {
-		fmt.Fprintf(&b, " (%s)", h.Reason)
-	}
-	fmt.Fprintf(&b, ", %d of %d attempts\n", h.Attempts, h.Budget)
-	fmt.Fprintf(&b, "  %s  enqueued\n", clock(h.Created))
-	for _, e := range h.Events {
-		fmt.Fprintf(&b, "  %s  %s\n", clock(e.At), e)
-	}
-	return b.String()
-}
-
-func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
-
-// String tells the event in one line.
-func (e Event) String() string {
-	var b strings.Builder
-	b.WriteString(e.Kind)
-	if e.Kind == "attempt" || e.Kind == "swept" || e.Kind == "late" {
-		fmt.Fprintf(&b, " %d", e.Fence)
-	}
-	if e.Provider != "" {
-		fmt.Fprintf(&b, " at %s", e.Provider)
-	}
-	switch e.Kind {
-	case "attempt", "swept", "late", "look-up":
-		fmt.Fprintf(&b, ": %s", e.Outcome)
-		if e.Outcome == dispatch.Rejected {
-			fmt.Fprintf(&b, " (%s)", e.Scope)
-		}
-	}
-	for _, part := range []struct{ name, value string }{
-		{"", e.Detail}, {"status ", itoa(e.Status)}, {"code ", e.Code}, {"id ", e.ProviderID}, {"by ", e.By}, {"why ", e.Why},
-	} {
-		if part.value != "" {
-			fmt.Fprintf(&b, ", %s%s", part.name, part.value)
-		}
-	}
-	if e.Took > 0 {
-		fmt.Fprintf(&b, ", took %v", e.Took.Round(time.Millisecond))
-	}
-	fmt.Fprintf(&b, " → %s", e.State)
-	if e.Reason != 0 {
-		fmt.Fprintf(&b, " (%s)", e.Reason)
-	}
-	if e.Wait >= 0 && (e.State == dispatch.Pending || e.State == dispatch.InDoubt) {
-		fmt.Fprintf(&b, ", next step in %v", e.Wait.Round(time.Millisecond))
-	}
-	return b.String()
-}
-
-func itoa(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprint(n)
 }

@@ -128,7 +128,8 @@ func (b *Box) Stats(ctx context.Context) (Stats, error) {
 		})
 	}
 	queue(func(row pgx.CollectableRow) error {
-		return row.Scan(&s.At, &s.ReceiptsWaiting, &s.ReceiptsUnmatched, &s.NoticesWaiting)
+		var off string
+		return row.Scan(&off, &s.At, &s.ReceiptsWaiting, &s.ReceiptsUnmatched, &s.NoticesWaiting)
 	}, b.sql.waiting)
 	queue(c.lane, b.sql.lanesDepth, overdueAfter.Microseconds())
 	queue(c.doubt, b.sql.doubts)
