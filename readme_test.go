@@ -16,7 +16,7 @@ func TestReadmeShowsCodeThatCompiles(t *testing.T) {
 	program, err := os.ReadFile("examples/readme/main.go")
 	require.NoError(t, err)
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
-	require.Len(t, blocks, 2)
+	require.Len(t, blocks, 3)
 	for _, b := range blocks {
 		require.Contains(t, string(program), strings.TrimSpace(b[1]))
 	}

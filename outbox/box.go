@@ -6,6 +6,10 @@
 // the message too. A [Worker] claims, sends and settles; it may run in the same
 // process, in another, or in many. All of them share nothing but the database.
 //
+// For whoever operates it, [Box.Stats] and [Box.Check] say how the box stands,
+// [Box.History] what happened to one message, [Box.List] which ones there are,
+// and [Box.Bulk] does a verb to many. [Retention] says how long they are kept.
+//
 // Nothing here needs a session: it works behind PgBouncer in transaction mode,
 // with any search_path, as a role that owns only its schema.
 package outbox
@@ -76,6 +80,12 @@ var (
 	ErrNoPool = errors.New("box has no pool")
 	// ErrNotMigrated: the schema lacks a migration of this release.
 	ErrNotMigrated = errors.New("schema is not migrated")
+	// ErrUnready: something is over its limit; Check.
+	ErrUnready = errors.New("outbox is over its limits")
+	// ErrEmptyFilter: a filter of Bulk must say more than times.
+	ErrEmptyFilter = errors.New("filter is empty")
+	// ErrDenied: Config.Reveal is not set, or refused; Content.
+	ErrDenied = errors.New("not permitted")
 )
 
 // New checks the configuration and returns a box. It doesn't connect. The pool

@@ -10,9 +10,6 @@ import (
 	"github.com/seed-8098fbb7/dispatch"
 )
 
-// ErrEmptyFilter: a filter of Bulk must say more than times.
-var ErrEmptyFilter = errors.New("filter is empty")
-
 // Verb is what Bulk does to each message: Box.Cancel, Box.Retry, Box.SendAnyway,
 // Box.ResolveNotAccepted or Box.GiveUp.
 type Verb func(ctx context.Context, key dispatch.Key, a Audit) (dispatch.State, error)

@@ -2,16 +2,12 @@ package outbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/seed-8098fbb7/dispatch"
 )
-
-// ErrUnready: something is over its limit.
-var ErrUnready = errors.New("outbox is over its limits")
 
 // Alarms are the limits of Box.Check. A zero field is its default, a negative
 // one switches it off.

@@ -234,6 +234,33 @@ func wholeLife(t *testing.T, pool *pgxpool.Pool, schema string, sealer outbox.Se
 	require.Equal(t, 2, reaches(t, box, held.Key, dispatch.Sent).Attempts)
 	require.NoError(t, stop())
 
+	// What operators ask for.
+	stats, err := box.Stats(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, stats.Total(dispatch.Dead).LastHour)
+	require.NoError(t, box.Check(t.Context(), outbox.Alarms{Holdback: -1}))
+	for name, f := range map[string]outbox.Filter{
+		"all": {}, "dead": {States: []dispatch.State{dispatch.Dead}}, "unknown": {States: []dispatch.State{dispatch.InDoubt}},
+		"in motion": {States: []dispatch.State{dispatch.Pending, dispatch.Sending}}, "recipient": {Recipient: "A@example.com"},
+	} {
+		got, next, err := box.List(t.Context(), f, "", 0)
+		require.NoError(t, err)
+		require.Empty(t, next)
+		require.Len(t, got, map[string]int{"all": 7, "dead": 1, "recipient": 1}[name], name)
+	}
+	require.NoError(t, box.PauseRoute(t.Context(), "plain", why))
+	p, err := box.Bulk(t.Context(), outbox.Filter{Reason: dispatch.ReasonRejected}, box.Retry, why, nil)
+	require.NoError(t, err)
+	require.Equal(t, 1, p.Done[dispatch.Pending])
+	p, err = box.Bulk(t.Context(), outbox.Filter{States: []dispatch.State{dispatch.Pending}}, box.GiveUp, why, nil)
+	require.NoError(t, err)
+	require.Equal(t, map[error]int{outbox.ErrNotParked: 1}, p.Refused)
+	pruned, err := box.Prune(t.Context(), outbox.Retention{Scrub: time.Nanosecond, Delete: 100 * 24 * time.Hour})
+	require.NoError(t, err)
+	require.EqualValues(t, 6, pruned.Scrubbed)
+	_, err = box.Bulk(t.Context(), outbox.Filter{Route: "sms", States: []dispatch.State{dispatch.Pending}}, box.Cancel, why, nil)
+	require.NoError(t, err)
+
 	rows, err := pool.Query(t.Context(), "select state, count(*) from "+ident(schema)+".status group by state order by state")
 	require.NoError(t, err)
 	type line struct {
@@ -242,7 +269,7 @@ func wholeLife(t *testing.T, pool *pgxpool.Pool, schema string, sealer outbox.Se
 	}
 	lines, err := pgx.CollectRows(rows, pgx.RowToStructByPos[line])
 	require.NoError(t, err)
-	require.Equal(t, []line{{"cancelled", 1}, {"dead", 1}, {"sent", 5}}, lines)
+	require.Equal(t, []line{{"cancelled", 2}, {"sent", 5}}, lines)
 	require.NoError(t, box.Migrate(t.Context()))
 }
 

@@ -142,7 +142,6 @@ func TestRetentionRefusesWhatBreaksThePromise(t *testing.T) {
 // The moves that take the message's lock, against a prune that has found its
 // messages before they did.
 func TestPruneAgainstAMove(t *testing.T) {
-	t.Parallel()
 	tb, box := newOperated(t)
 	for name, r := range map[string]Retention{"scrub": {ScrubDead: time.Nanosecond}, "delete": {DeleteDead: 10 * day}} {
 		t.Run(name, func(t *testing.T) {

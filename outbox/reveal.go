@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -11,9 +10,6 @@ import (
 	"github.com/seed-8098fbb7/dispatch/internal/engine"
 	"github.com/seed-8098fbb7/dispatch/internal/form"
 )
-
-// ErrDenied: Config.Reveal is not set, or refused.
-var ErrDenied = errors.New("not permitted")
 
 // Content returns what a message says and to whom, if Config.Reveal permits it,
 // and records in its history who has read it, and why. It returns ErrDenied,

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log"
 	"os"
 	"os/signal"
@@ -84,6 +85,18 @@ func login(ctx context.Context, pool *pgxpool.Pool, box *outbox.Box, challengeID
 
 // README-END
 
+// README-BEGIN bulk
+func requeue(ctx context.Context, box *outbox.Box, who string) error {
+	mended := outbox.Filter{States: []dispatch.State{dispatch.Dead}, Route: "sms", Reason: dispatch.ReasonRejected}
+	done, err := box.Bulk(ctx, mended, box.Retry, outbox.Audit{By: who, Why: "sender registered"}, func(p outbox.Progress) {
+		fmt.Println(p.Matched, "so far")
+	})
+	fmt.Println(done.Done, done.Refused)
+	return err
+}
+
+// README-END
+
 // shop is the name space of this application's keys.
 var shop = func() dispatch.Namespace {
 	ns, err := dispatch.NewNamespace("shop-production")
@@ -101,4 +114,7 @@ func serve(ctx context.Context, box *outbox.Box, pool *pgxpool.Pool) {
 		log.Print(err)
 	}
 	box.Wake()
+	if err := requeue(ctx, box, "ada"); err != nil {
+		log.Print(err)
+	}
 }
