@@ -25,8 +25,11 @@ import (
 // Sends is how many messages a test of lost answers sends.
 const Sends = 500
 
-// sender is the logical sender of Mails.
-const sender = "shop"
+// Mails have the logical sender, which stands for from.
+const (
+	sender = "shop"
+	from   = "Shop <no-reply@shop.example>"
+)
 
 // World is the application. Its outbox has one route with one provider.
 type World struct {
@@ -63,7 +66,7 @@ func NewMail(t *testing.T, provider string) *World {
 	t.Helper()
 	policy := dispatch.EmailPolicy()
 	policy.Attempts = 20
-	return New(t, provider, "Shop <no-reply@shop.example>", policy)
+	return New(t, provider, from, policy)
 }
 
 // Serve lets the webhook answer on a socket, and returns its URL.

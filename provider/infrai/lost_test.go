@@ -35,3 +35,8 @@ func TestLostAnswersDeliverOnce(t *testing.T) {
 	require.Eventually(t, func() bool { return len(w.Receipts(t, first)) == 3 }, 30*time.Second, 20*time.Millisecond)
 	w.Once(t, f.IDs)
 }
+
+func TestUpgradedEncoder(t *testing.T) {
+	f := newFake(t)
+	e2e.Upgraded(t, open(t, config(f.URL)), f.IDs)
+}

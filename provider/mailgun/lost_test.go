@@ -57,3 +57,8 @@ func TestEventsSettle(t *testing.T) {
 	require.Equal(t, e2e.Sends, sends)
 	require.Equal(t, e2e.Sends, f.Calls())
 }
+
+func TestUpgradedEncoder(t *testing.T) {
+	f := newFake(t)
+	e2e.Upgraded(t, open(t, config(f.URL)), f.IDs)
+}

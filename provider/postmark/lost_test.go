@@ -79,3 +79,8 @@ func TestSkippedAreTold(t *testing.T) {
 	require.NoError(t, err, "it was accepted all the same")
 	require.Equal(t, int64(1), p.Unread())
 }
+
+func TestUpgradedEncoder(t *testing.T) {
+	f := newFake(t)
+	e2e.Upgraded(t, open(t, config(f.URL)), f.IDs)
+}

@@ -45,3 +45,8 @@ func TestLostAnswersDeliverOnce(t *testing.T) {
 	}
 	w.Once(t, f.IDs)
 }
+
+func TestUpgradedEncoder(t *testing.T) {
+	f := newFake(t)
+	e2e.Upgraded(t, open(t, config(f.URL)), f.IDs)
+}

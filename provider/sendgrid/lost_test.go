@@ -57,3 +57,8 @@ func TestActivitySettlesLostAnswers(t *testing.T) {
 	w.Settled(t)
 	w.Once(t, f.IDs)
 }
+
+func TestUpgradedEncoder(t *testing.T) {
+	f := newFake(t)
+	e2e.Upgraded(t, open(t, config(f.URL)), f.IDs)
+}

@@ -69,3 +69,8 @@ func TestLostAnswersAreHeldWithoutEvents(t *testing.T) {
 	}
 	require.Equal(t, 15, held)
 }
+
+func TestUpgradedEncoder(t *testing.T) {
+	f := newFake(t)
+	e2e.Upgraded(t, open(t, config(f.URL)), f.IDs)
+}
