@@ -68,7 +68,8 @@ type Stage int8
 const (
 	// MaybeSent: no answer, and bytes may have left.
 	MaybeSent Stage = 0
-	// NotSent: it is proven that no byte of the request left this process.
+	// NotSent: it is proven that no byte of the request left this process, or
+	// that the end did not without which it is none (SMTP's final dot).
 	NotSent Stage = 1
 	// Answered: a status was read.
 	Answered Stage = 2

@@ -179,6 +179,9 @@ type Envelope struct {
 	// Deadline is when the message stops making sense, by the database's
 	// clock; zero means never.
 	Deadline time.Time
+	// Created is when the intent was enqueued, by the database's clock, the
+	// same in every attempt; [Do] takes the time of its call.
+	Created time.Time
 	// Replay is the request digest of an earlier attempt that may have been
 	// accepted. An attempt whose digest differs would be another message and
 	// must not be sent: return a Fault with CauseChanged. Nil allows any.

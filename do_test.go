@@ -105,7 +105,7 @@ func TestDoSendsOnce(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, dispatch.Accepted{ID: "SM1", Status: "queued"}, a)
 		assert.Equal(t, []dispatch.Envelope{{
-			Key: i.Key, Route: "sms", Content: i.Content, From: "+15555550199", Attempt: 1, Deadline: v.start.Add(4 * time.Hour).Round(0),
+			Key: i.Key, Route: "sms", Content: i.Content, From: "+15555550199", Attempt: 1, Deadline: v.start.Add(4 * time.Hour).Round(0), Created: v.start.Round(0),
 			Metadata: i.Metadata, TraceParent: i.TraceParent,
 		}}, v.got)
 		assert.Zero(t, time.Since(v.start), "and no time passed")

@@ -164,7 +164,7 @@ func Do(ctx context.Context, p Provider, r Route, i Intent) (Accepted, error) {
 	d.env = Envelope{
 		Key: i.Key, Route: cmp.Or(r.Name, i.Route), Content: i.Content, From: from,
 		// Round takes the monotonic clock away: it stands still while the machine sleeps.
-		Deadline: i.deadline(now.Round(0), d.policy),
+		Deadline: i.deadline(now.Round(0), d.policy), Created: now.Round(0),
 		Metadata: maps.Clone(i.Metadata), TraceParent: i.TraceParent,
 	}
 	if i.NotBefore.After(now) {

@@ -60,7 +60,7 @@ func (e *Engine) envelope(t Task) (dispatch.Envelope, error) {
 	}
 	env := dispatch.Envelope{
 		Key: t.Key, Route: t.Lane.Route, Content: content, From: t.From, Attempt: int(t.Fence),
-		Deadline: t.Deadline, TraceParent: t.Trace,
+		Deadline: t.Deadline, Created: t.Created, TraceParent: t.Trace,
 	}
 	if t.Metadata != nil {
 		if err := json.Unmarshal(t.Metadata, &env.Metadata); err != nil {

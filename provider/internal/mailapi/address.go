@@ -62,20 +62,26 @@ func Words(a dispatch.Address) string {
 	if ascii(a.Name) && !Special(a.Name) && !strings.Contains(a.Name, "=?") {
 		return a.Name + " <" + a.Email + ">"
 	}
+	return EncodedWords(a.Name) + " <" + a.Email + ">"
+}
+
+// EncodedWords writes text as encoded words of RFC 2047 in base64, each short
+// enough for one.
+func EncodedWords(s string) string {
 	var words []string
-	for rest := a.Name; rest != ""; {
+	for s != "" {
 		n := 0
-		for n < len(rest) {
-			_, size := utf8.DecodeRuneInString(rest[n:])
+		for n < len(s) {
+			_, size := utf8.DecodeRuneInString(s[n:])
 			if n+size > 42 { // 42 bytes are 56 characters, a word has at most 75
 				break
 			}
 			n += size
 		}
-		words = append(words, "=?utf-8?b?"+base64.StdEncoding.EncodeToString([]byte(rest[:n]))+"?=")
-		rest = rest[n:]
+		words = append(words, "=?utf-8?b?"+base64.StdEncoding.EncodeToString([]byte(s[:n]))+"?=")
+		s = s[n:]
 	}
-	return strings.Join(words, " ") + " <" + a.Email + ">"
+	return strings.Join(words, " ")
 }
 
 func ascii(s string) bool {
