@@ -78,9 +78,9 @@ func (s *script) serve(c net.Conn) {
 		switch trimmed := strings.TrimSuffix(line, "\r\n"); {
 		case inside && trimmed == ".":
 			inside = false
-			s.take(mail)
+			whole := mail
 			mail = nil
-			if !s.answer(c, ".") {
+			if !s.answer(c, ".", whole...) {
 				return
 			}
 		case inside:
@@ -97,16 +97,6 @@ func (s *script) serve(c net.Conn) {
 	}
 }
 
-// take keeps a mail, unless the answer will be that it isn't taken.
-func (s *script) take(mail []byte) {
-	if text := s.said("."); strings.HasPrefix(text, "4") || strings.HasPrefix(text, "5") {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mails = append(s.mails, mail)
-}
-
 func (s *script) said(line string) string {
 	if s.say == nil {
 		return ""
@@ -114,8 +104,9 @@ func (s *script) said(line string) string {
 	return s.say(line)
 }
 
-// answer writes what is to be said, and reports whether the talk goes on.
-func (s *script) answer(c net.Conn, line string) bool {
+// answer writes what is to be said, and reports whether the talk goes on. A
+// mail is kept before, unless the answer is that it isn't taken.
+func (s *script) answer(c net.Conn, line string, mail ...byte) bool {
 	if line != "body" {
 		s.mu.Lock()
 		s.lines = append(s.lines, line)
@@ -124,6 +115,11 @@ func (s *script) answer(c net.Conn, line string) bool {
 	text := s.said(line)
 	if text == "" {
 		text = ordinary(line)
+	}
+	if line == "." && text[0] != '4' && text[0] != '5' {
+		s.mu.Lock()
+		s.mails = append(s.mails, mail)
+		s.mu.Unlock()
 	}
 	last := strings.HasSuffix(text, "!")
 	_, err := c.Write([]byte(strings.TrimSuffix(text, "!")))
