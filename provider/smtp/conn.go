@@ -260,8 +260,7 @@ func (c *conn) quiet() bool {
 // nothing.
 func (c *conn) quit() {
 	_ = c.write(time.Now().Add(time.Second), "QUIT\r\n") // nobody to tell
-	_ = c.stream.Close()                                 // nothing can be done about it
-	_ = c.raw.Close()                                    // see above
+	_ = c.raw.Close()                                    // nothing can be done about it
 }
 
 // abort closes the connection hard: what the kernel still holds is dropped,

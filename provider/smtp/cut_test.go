@@ -23,7 +23,7 @@ import (
 
 // backend is the ledger of a go-smtp server.
 type backend struct {
-	login bool // AUTH is needed
+	mechanisms []string // of AUTH
 
 	mu    sync.Mutex
 	mails []taken

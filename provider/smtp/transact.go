@@ -157,6 +157,9 @@ func (c *conn) body(data []byte, limit time.Time) *trouble {
 // lastWords is the trouble of a mail that broke off before its end, with what
 // the server may have said before it hung up.
 func (c *conn) lastWords(err error) *trouble {
+	if causeOf(err) == dispatch.CauseDeadline { // it neither reads nor talks
+		return c.broken(atBody, err)
+	}
 	if t := c.read(atBody, 0, time.Now().Add(100*time.Millisecond)); t.reply.code != 0 {
 		return t
 	}
