@@ -23,6 +23,8 @@ type script struct {
 	// dot. An answer is written as it is; one that ends in "!" is the last
 	// thing said, and the connection ends then.
 	say func(line string) string
+	// onMail, where set, answers the final dot.
+	onMail func(mail []byte) string
 
 	mu    sync.Mutex
 	conns int
@@ -113,6 +115,9 @@ func (s *script) answer(c net.Conn, line string, mail ...byte) bool {
 		s.mu.Unlock()
 	}
 	text := s.said(line)
+	if line == "." && s.onMail != nil {
+		text = s.onMail(mail)
+	}
 	if text == "" {
 		text = ordinary(line)
 	}
