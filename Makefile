@@ -1,5 +1,5 @@
 # Nothing has to be set up first: Go, make and a C compiler (for the race detector) are enough. Tests, quickstart and bench
-# find, start or install PostgreSQL by themselves (internal/pgtest).
+# find, start or install PostgreSQL by themselves (internal/pgtest), provider/smtp's also Postfix.
 
 SHELL := bash
 .DEFAULT_GOAL := help

@@ -106,7 +106,7 @@ func (c cutConn) Write(p []byte) (int, error) {
 	if c.w.silent {
 		return len(p), nil // a socket's buffer takes it all
 	}
-	_ = c.Conn.Close()
+	_ = c.Close()
 	return written, errCut
 }
 
@@ -116,7 +116,7 @@ func (c cutConn) Read(p []byte) (int, error) {
 	c.w.mu.Unlock()
 	if most == 0 {
 		if !c.w.silent {
-			_ = c.Conn.Close()
+			_ = c.Close()
 			return 0, io.EOF
 		}
 		for { // what the server says is lost
@@ -197,8 +197,11 @@ func talk(t *testing.T, w *wire, change func(*smtp.Config, *goSMTP.Server)) (dis
 	if change != nil {
 		change(&cfg, server)
 	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(p) }()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(p) // it is closed
+	}()
 	provider, err := smtp.New(cfg)
 	require.NoError(t, err)
 	e := mailtest.Golden()

@@ -151,7 +151,7 @@ func (m *mail) address(l list) string {
 // 8.1), since a clock would give other bytes each time.
 func created(e dispatch.Envelope) time.Time {
 	if e.Created.IsZero() && uuid.UUID(e.Key).Version() == 7 {
-		return time.UnixMilli(int64(binary.BigEndian.Uint64(e.Key[:8]) >> 16)) //nolint:gosec // 48 bits
+		return time.UnixMilli(int64(binary.BigEndian.Uint64(e.Key[:8]) >> 16))
 	}
 	return e.Created
 }

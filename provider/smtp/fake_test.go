@@ -34,7 +34,7 @@ type script struct {
 
 func newScript(t *testing.T, say func(line string) string) *script {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a listener on the loopback is there at once
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s := &script{Addr: l.Addr().String(), say: say}
 	var group sync.WaitGroup

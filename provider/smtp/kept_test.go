@@ -94,13 +94,12 @@ func TestLateAnswer(t *testing.T) {
 // tried twice.
 func TestCutOnKeptConnection(t *testing.T) {
 	whole := &wire{out: -1, in: -1}
-	first, _, _ := pair(t, whole, func() {})
-	require.Equal(t, dispatch.OK, first)
-	var mark int
-	pair(t, whole, func() { mark = 0 })
-	probe := &wire{out: -1, in: -1}
-	pair(t, probe, func() { mark = probe.sent.Len() })
-	said := strings.TrimSuffix(probe.sent.String()[mark:], "QUIT\r\n")
+	mark := 0
+	outcome, mails, dials := pair(t, whole, func() { mark = whole.sent.Len() })
+	require.Equal(t, dispatch.OK, outcome)
+	require.Len(t, mails, 2)
+	require.Equal(t, 1, dials)
+	said := strings.TrimSuffix(whole.sent.String()[mark:], "QUIT\r\n")
 	mail := strings.Index(said, "\r\n") + 2
 	dot := len(said) - 3
 	for at := range len(said) {
@@ -135,8 +134,11 @@ func pair(t *testing.T, w *wire, between func()) (dispatch.Outcome, []taken, int
 	server := goSMTP.NewServer(b)
 	server.Domain, server.ErrorLog = "fake.example", quietLog{}
 	l := newPipes()
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(l) // it is closed
+	}()
 	dials := 0
 	cfg := plain("127.0.0.1:25")
 	cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -166,8 +168,11 @@ func TestKeptConnectionsEnd(t *testing.T) {
 		server := goSMTP.NewServer(b)
 		server.ErrorLog = quietLog{}
 		l := newPipes()
-		served := make(chan error, 1)
-		go func() { served <- server.Serve(l) }()
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			_ = server.Serve(l) // it is closed
+		}()
 		dials := 0
 		var wires []*wire
 		cfg := plain("127.0.0.1:25")
@@ -190,20 +195,20 @@ func TestKeptConnectionsEnd(t *testing.T) {
 			return strings.HasSuffix(wires[n].sent.String(), "QUIT\r\n")
 		}
 		send()
-		time.Sleep(29 * time.Second)
+		<-time.After(29 * time.Second)
 		send()
 		require.Equal(t, 1, dials)
-		time.Sleep(31 * time.Second)
+		<-time.After(31 * time.Second)
 		require.True(t, over(0), "idle for 30 s")
 		send()
 		require.Equal(t, 2, dials)
 		for range 20 {
-			time.Sleep(20 * time.Second)
+			<-time.After(20 * time.Second)
 			send()
 		}
 		require.True(t, over(1), "5 min old")
 		require.Equal(t, 3, dials)
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		for range 101 {
 			send()
 		}

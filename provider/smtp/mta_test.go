@@ -77,7 +77,7 @@ func newPostfix(t *testing.T, server *tls.Config) *postfix {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "postfix") //nolint:usetesting // t.TempDir's is closed to Postfix's own users
 	require.NoError(t, err)
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a free port
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	p := &postfix{t: t, dir: dir, addr: l.Addr().String()}
 	require.NoError(t, l.Close())
@@ -89,9 +89,9 @@ func newPostfix(t *testing.T, server *tls.Config) *postfix {
 	require.True(t, ok)
 	der, err := x509.MarshalECPrivateKey(key)
 	require.NoError(t, err)
-	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // see above
+	require.NoError(t, os.Chmod(dir, 0o755))
 	for _, sub := range []string{"etc", "queue", "data", "mail"} {
-		require.NoError(t, os.Mkdir(filepath.Join(dir, sub), 0o755)) //nolint:gosec // see above
+		require.NoError(t, os.Mkdir(filepath.Join(dir, sub), 0o755))
 	}
 	for name, content := range map[string]string{
 		"main.cf": fmt.Sprintf(mainCF, dir), "master.cf": fmt.Sprintf(masterCF, p.addr),
@@ -116,7 +116,7 @@ func (p *postfix) root(args ...string) string {
 	if os.Geteuid() != 0 {
 		args = append([]string{"sudo", "-n"}, args...)
 	}
-	out, err := exec.Command(args[0], args[1:]...).CombinedOutput() //nolint:gosec,noctx // the commands are this file's; Cleanup runs them too
+	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
 	require.NoError(p.t, err, "a test with a real Postfix needs root, or sudo: %v: %s", args, out)
 	return string(out)
 }

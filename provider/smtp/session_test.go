@@ -85,14 +85,17 @@ func served(t *testing.T, b *backend, change func(*goSMTP.Server)) (addr string)
 	if change != nil {
 		change(server)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a listener on the loopback is there at once
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	if server.MaxLineLength == 1 { // TLS from the first byte
 		server.MaxLineLength = 2000
 		l = tls.NewListener(l, server.TLSConfig)
 	}
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(l) }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(l) // it is closed
+	}()
 	t.Cleanup(func() {
 		_ = server.Close()
 		<-done
@@ -328,7 +331,7 @@ func TestTimes(t *testing.T) {
 			return func(c net.Conn) {
 				dialogue(c)
 				var tail string
-				for b := make([]byte, 4096); !strings.HasSuffix(tail, "\r\n.\r\n"); time.Sleep(every) {
+				for b := make([]byte, 4096); !strings.HasSuffix(tail, "\r\n.\r\n"); <-time.After(every) {
 					n, err := c.Read(b)
 					if err != nil {
 						return
@@ -350,7 +353,7 @@ func TestTimes(t *testing.T) {
 		_, v, took = send(smtp.Config{Accept: 3 * time.Minute}, "x", func(c net.Conn) {
 			dialogue(c)
 			read(c, "\r\n.\r\n")
-			time.Sleep(3*time.Minute + time.Second)
+			<-time.After(3*time.Minute + time.Second)
 			say(c, "250 too late\r\n")
 		})
 		require.Equal(t, dispatch.Unknown, v.Outcome)
@@ -358,7 +361,7 @@ func TestTimes(t *testing.T) {
 		_, v, took = send(smtp.Config{}, "x", func(c net.Conn) {
 			dialogue(c)
 			read(c, "\r\n.\r\n")
-			time.Sleep(9 * time.Minute)
+			<-time.After(9 * time.Minute)
 			say(c, "250 in time\r\n")
 			read(c, "QUIT\r\n")
 		})

@@ -308,7 +308,7 @@ func TestNoConnectionFree(t *testing.T) {
 }
 
 func TestClosedPort(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // see above
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 	e, v := dispatch.Judge(open(t, plain(l.Addr().String())).Send(t.Context(), mailtest.Envelope()))

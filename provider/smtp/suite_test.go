@@ -35,8 +35,8 @@ func newBridge(t *testing.T, url string) (dispatch.Provider, error) {
 	t.Helper()
 	vendor := strings.TrimPrefix(url, "http://")
 	cfg := plain(vendor)
-	probe, err := net.Dial("tcp", vendor) //nolint:noctx // the loopback answers at once
-	if err != nil {                       // nothing listens: then nothing shall
+	probe, err := net.Dial("tcp", vendor)
+	if err != nil { // nothing listens: then nothing shall
 		p, err := smtp.New(cfg)
 		if err != nil {
 			return nil, err
@@ -44,12 +44,17 @@ func newBridge(t *testing.T, url string) (dispatch.Provider, error) {
 		return &bridge{p, p.Close}, nil
 	}
 	_ = probe.Close()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // see above
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	cfg.Addr = l.Addr().String()
+	p, err := smtp.New(cfg)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	var group sync.WaitGroup
 	group.Go(func() {
 		for {
@@ -60,11 +65,6 @@ func newBridge(t *testing.T, url string) (dispatch.Provider, error) {
 			group.Go(func() { relay(ctx, c, client, url) })
 		}
 	})
-	cfg.Addr = l.Addr().String()
-	p, err := smtp.New(cfg)
-	if err != nil {
-		return nil, err
-	}
 	return &bridge{p, func() {
 		p.Close()
 		cancel()

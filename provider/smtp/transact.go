@@ -31,7 +31,7 @@ type trouble struct {
 func (t *trouble) Error() string { return "mail was not taken" }
 func (t *trouble) Unwrap() error { return t.err }
 
-func (t *trouble) Is(target error) bool { return target == errStale && t.stale } //nolint:errorlint // errStale stands for itself
+func (t *trouble) Is(target error) bool { return target == errStale && t.stale }
 
 func refusal(at step, r reply) *trouble {
 	if c := r.class(); c != 4 && c != 5 { // an answer that can't answer this
