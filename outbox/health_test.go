@@ -129,3 +129,27 @@ func TestThresholdsAreChecked(t *testing.T) {
 	_, err := outbox.NewWorker(box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Limits: map[string]outbox.Limit{"other": {}}})
 	require.ErrorContains(t, err, "not bound")
 }
+
+// Every provider of a route is held, one of them for its health only, so that
+// it is called all the same. Once that route has nothing to send, it must not
+// keep the claimer busy: the other routes' messages would never be looked at.
+func TestALastResortWithoutWorkStarvesNobody(t *testing.T) {
+	box, pool, schema := newBox(t, route("first", "second"), dispatch.Route{Name: "other", Providers: []string{"third"}, Policy: quick()})
+	_, err := pool.Exec(t.Context(), `insert into "`+schema+`".gate (provider, reason, probe_at) values
+		('first', 2, now() + interval '1 hour'), ('second', 3, now() + interval '1 hour')`)
+	require.NoError(t, err)
+	var providers []dispatch.Provider
+	for _, name := range []string{"first", "second", "third"} {
+		providers = append(providers, &outboxtest.Provider{Promise: dispatch.Contract{Name: name, Timeout: 2 * time.Second}})
+	}
+	start(t, box, outbox.WorkerConfig{Providers: providers, Logger: discard})
+	forced := sms("by the last resort")
+	forced.Route = "sms"
+	enqueue(t, box, forced)
+	require.Equal(t, "first", reaches(t, box, forced.Key, dispatch.Sent).Events[0].Provider)
+
+	other := sms("by a provider that is well")
+	other.Route = "other"
+	enqueue(t, box, other)
+	reaches(t, box, other.Key, dispatch.Sent)
+}

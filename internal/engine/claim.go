@@ -110,21 +110,21 @@ func (e *Engine) Claim(ctx context.Context, free int, id [16]byte) (tasks []Task
 		return nil, more, err
 	}
 	pick.limit = rung(have)
+	forced := pick.forced(e)
 	tasks, err = e.store.Claim(ctx, e.request(pick, id))
 	if err != nil {
 		return nil, false, err
 	}
 	e.gates.taken(name)
 	e.claimed(name, len(tasks))
+	for i := range tasks {
+		tasks[i].Probe, tasks[i].Forced = pick.probe, forced
+	}
+	// A lane that gave nothing is not ready any more, whatever it was claimed
+	// for: else the claimer would ask again at once, for ever, and no other lane
+	// would be looked at.
 	switch {
-	case pick.probe:
-		for i := range tasks {
-			tasks[i].Probe = true
-		}
-	case pick.forced(e):
-		for i := range tasks {
-			tasks[i].Forced = true
-		}
+	case len(tasks) == pick.limit && (pick.probe || forced):
 	case len(tasks) == pick.limit:
 		for _, t := range tasks {
 			if t.Due.After(l.from) {
