@@ -131,13 +131,17 @@ func (c *conductor) settle(ctx context.Context) error {
 // left says what is still in motion.
 func (c *conductor) left(ctx context.Context) (string, error) {
 	var queue, notices, receipts int
+	var first string
 	err := c.db.admin.QueryRow(ctx, `select (select count(*) from "chaos box".queue), (select count(*) from "chaos box".notice),
-		(select count(*) from "chaos box".receipt where due is not null)`).Scan(&queue, &notices, &receipts)
+		(select count(*) from "chaos box".receipt where due is not null),
+		coalesce((select format('%s of %s, state %s, due in %s s, %s look-ups', q.id, q.lane, q.state,
+			round(extract(epoch from q.due - clock_timestamp())), q.lookups) from "chaos box".queue q order by q.due limit 1), 'none')`).
+		Scan(&queue, &notices, &receipts, &first)
 	if err != nil {
 		return err.Error(), err
 	}
 	if posts := c.post.left(); queue+notices+receipts+posts > 0 {
-		return fmt.Sprintf("in the queue %d, notices %d, receipts to apply %d, to post %d", queue, notices, receipts, posts), nil
+		return fmt.Sprintf("in the queue %d (the first: %s), notices %d, receipts to apply %d, to post %d", queue, first, notices, receipts, posts), nil
 	}
 	return "", nil
 }

@@ -30,7 +30,7 @@ func TestGrowthIsTold(t *testing.T) {
 		"heap":        func(s *sample, i int64) { s.heap += i << 20 },
 		"goroutines":  func(s *sample, i int64) { s.goroutines += i * 6 },
 		"connections": func(s *sample, i int64) { s.conns += 2 * i },
-		"work tables": func(s *sample, i int64) { s.work += i << 20 * 2 },
+		"work tables": func(s *sample, i int64) { s.work += i << 20 * 3 },
 		"kept bytes":  func(s *sample, i int64) { s.kept += i * i * 60_000 },
 	} {
 		all := flat()
