@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -125,9 +126,10 @@ func (p *process) kill() bool {
 
 // end asks the process to end in good order, and says where it doesn't.
 func (p *process) end(patience time.Duration) error {
-	p.signal(syscall.SIGTERM)
 	t := time.NewTimer(patience)
 	defer t.Stop()
+	p.awaken(t.C)
+	p.signal(syscall.SIGTERM)
 	select {
 	case <-p.done():
 	case <-t.C:
@@ -140,6 +142,27 @@ func (p *process) end(patience time.Duration) error {
 		return fmt.Errorf("%s after a SIGTERM: %w", p.role.Name, p.err)
 	}
 	return nil
+}
+
+// awaken waits until a worker answers: one that has just been started would
+// die of a signal.
+func (p *process) awaken(limit <-chan time.Time) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for p.role.Hook != "" {
+		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "tcp", p.role.Hook)
+		if err == nil {
+			_ = conn.Close() // nothing was said
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-p.done():
+			return
+		case <-limit:
+			return
+		}
+	}
 }
 
 // childRole is this process's role, ok false in the one that a person started.
