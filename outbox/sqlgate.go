@@ -7,7 +7,8 @@ const gatesSQL = `select g.provider, g.country::bigint, g.reason::bigint, coales
 from {schema}.gate g`
 
 // closeGateSQL closes a gate, or keeps a closed one closed for longer. A
-// closed gate's reason only gets heavier, and its next probe stays.
+// closed gate's reason only gets heavier, and its next probe stays, but for a
+// wait that the provider named, before or now: no probe goes out within it.
 const closeGateSQL = `insert into {schema}.gate as g (provider, country, reason, until, probe_at, actor, why)
 select $1::text, $2::bigint, $3::bigint,
     case when $4::bigint >= 0 then clock_timestamp() + $4::bigint * interval '1 microsecond' end,
@@ -20,7 +21,7 @@ on conflict (provider, country) do update set
     since = case when coalesce(g.until > clock_timestamp(), true) then g.since else clock_timestamp() end,
     step = case when coalesce(g.until > clock_timestamp(), true) then g.step else 0 end,
     passed = 0,
-    probe_at = case when g.until is null then g.probe_at else excluded.probe_at end,
+    probe_at = greatest(case when g.until is null then g.probe_at else greatest(excluded.probe_at, g.until) end, excluded.until),
     actor = coalesce(excluded.actor, case when coalesce(g.until > clock_timestamp(), true) then g.actor end),
     why = coalesce(excluded.why, case when coalesce(g.until > clock_timestamp(), true) then g.why end)`
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -83,7 +81,7 @@ func (c *conductor) open(ctx context.Context) (err error) {
 			return err
 		}
 		c.vendors[k.name] = v
-		address, err := c.net.add(k.name, v.address)
+		address, err := c.net.add(ctx, k.name, v.address)
 		if err != nil {
 			return err
 		}
@@ -100,7 +98,7 @@ func (c *conductor) open(ctx context.Context) (err error) {
 		} else {
 			r.Name, r.Enqueuer = enqueuerName(i-workers), i-workers+1
 		}
-		if r.DSN, err = c.databaseThrough(r.Name); err != nil {
+		if r.DSN, err = c.databaseThrough(ctx, r.Name); err != nil {
 			return err
 		}
 		c.list = append(c.list, &process{role: r})
@@ -109,38 +107,17 @@ func (c *conductor) open(ctx context.Context) (err error) {
 }
 
 // databaseThrough puts a proxy between a process and the database.
-func (c *conductor) databaseThrough(process string) (dsn string, err error) {
+func (c *conductor) databaseThrough(ctx context.Context, process string) (dsn string, err error) {
 	host, rest, err := splitDSN(c.db.app)
 	if err != nil {
 		return "", err
 	}
-	address, err := c.net.add(databasePath(process), host)
+	address, err := c.net.add(ctx, databasePath(process), host)
 	if err != nil {
 		return "", err
 	}
 	return rest(address), nil
 }
-
-// freeAddress is one that nobody listens on, below those that outgoing
-// connections get.
-func freeAddress(ctx context.Context) (string, error) {
-	for port := 12000 + os.Getpid()%7000; port < 20000; port++ {
-		address := net.JoinHostPort("127.0.0.1", fmt.Sprint(port))
-		if given[address] {
-			continue
-		}
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-		if err != nil {
-			continue
-		}
-		given[address] = true
-		return address, l.Close()
-	}
-	return "", errors.New("no free port")
-}
-
-// given are the addresses that freeAddress returned.
-var given = map[string]bool{}
 
 func (c *conductor) close() error {
 	var err error

@@ -1,8 +1,13 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -38,8 +43,12 @@ func newNetwork() *network {
 }
 
 // add puts a proxy in front of an address and returns the proxy's own.
-func (n *network) add(name, upstream string) (string, error) {
-	l := &line{name: name, listen: "127.0.0.1:0", upstream: upstream}
+func (n *network) add(ctx context.Context, name, upstream string) (string, error) {
+	address, err := freeAddress(ctx)
+	if err != nil {
+		return "", err
+	}
+	l := &line{name: name, listen: address, upstream: upstream}
 	if err := n.mend(l); err != nil {
 		return "", err
 	}
@@ -62,10 +71,29 @@ func (n *network) mend(l *line) error {
 		l.proxy.Stop()
 	}
 	l.proxy = toxiproxy.NewProxy(n.server, l.name, l.listen, l.upstream)
-	err := l.proxy.Start()
-	l.listen = l.proxy.Listen
-	return err
+	return l.proxy.Start()
 }
+
+// freeAddress is one that nobody listens on, below those that outgoing
+// connections get: one of these could take it while nobody does.
+func freeAddress(ctx context.Context) (string, error) {
+	for port := 12000 + os.Getpid()%7000; port < 20000; port++ {
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		if given[address] {
+			continue
+		}
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		if err != nil {
+			continue
+		}
+		given[address] = true
+		return address, l.Close()
+	}
+	return "", errors.New("no free port")
+}
+
+// given are the addresses that freeAddress returned.
+var given = map[string]bool{}
 
 // toxic is what Toxiproxy does to the connections of a line.
 type toxic struct {

@@ -56,7 +56,10 @@ func (d *database) closeGate(h engine.Hold) {
 		return
 	case g.until > now:
 		if g.until != forever {
-			g.probe = probe
+			g.probe = max(probe, g.until)
+		}
+		if until != forever {
+			g.probe = max(g.probe, until)
 		}
 		g.reason = max(g.reason, h.Reason)
 		g.until = max(g.until, until)
