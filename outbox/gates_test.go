@@ -178,31 +178,3 @@ func TestFirstAttemptsDoNotWaitForRetries(t *testing.T) {
 	reaches(t, box, first.Key, dispatch.Sent)
 	require.EqualValues(t, 16, busy.Load())
 }
-
-// A wait that a probe's answer names holds the next probes too.
-func TestRetryAfterHoldsProbes(t *testing.T) {
-	const wait = 4 * time.Second
-	box, pool, schema := newBox(t)
-	p := &outboxtest.Provider{Promise: deduping(5 * time.Second)}
-	var mu sync.Mutex
-	var calls []time.Time
-	p.Respond = func(_ context.Context, _ dispatch.Envelope, accept func() dispatch.Accepted) (dispatch.Accepted, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		calls = append(calls, time.Now())
-		switch {
-		case len(calls) <= 10: // a run that closes the gate
-			return dispatch.Accepted{}, context.DeadlineExceeded
-		case len(calls) == 11: // the first probe
-			return dispatch.Accepted{}, fault(dispatch.Evidence{Stage: dispatch.Answered, Status: 429, RetryAfter: wait})
-		}
-		return accept(), nil
-	}
-	enqueueMany(t, box, many(30, nil))
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Slots: 1, Logger: discard})
-	empty(t, box, 60*time.Second, func() int { return count(t, pool, schema, "queue") })
-	mu.Lock()
-	defer mu.Unlock()
-	require.GreaterOrEqual(t, calls[11].Sub(calls[10]), wait-50*time.Millisecond, "the next call, whoever made it")
-	require.Len(t, p.Accepted(), 30)
-}
