@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +17,6 @@ import (
 	"github.com/seed-8098fbb7/dispatch/internal/decide"
 	"github.com/seed-8098fbb7/dispatch/internal/engine"
 	"github.com/seed-8098fbb7/dispatch/internal/form"
-	"github.com/seed-8098fbb7/dispatch/outbox/outboxtest"
 )
 
 // shelf is a store with some rows to claim once. What the worker's goroutines
@@ -86,6 +86,27 @@ func (s *shelf) Page(context.Context, string, engine.Cursor, int) ([]engine.Task
 
 func (s *shelf) Load(_ context.Context, t engine.Task) (engine.Task, error) { return t, nil }
 
+// vendor accepts what respond returns nil for.
+type vendor struct {
+	dispatch.NoLookup
+
+	timeout time.Duration
+	respond func(ctx context.Context) error
+	sends   atomic.Int64
+}
+
+func (v *vendor) Contract() dispatch.Contract {
+	return dispatch.Contract{Name: "test", Account: "account", Timeout: v.timeout}
+}
+
+func (v *vendor) Send(ctx context.Context, _ dispatch.Envelope) (dispatch.Accepted, error) {
+	v.sends.Add(1)
+	if v.respond == nil {
+		return dispatch.Accepted{ID: "1"}, nil
+	}
+	return dispatch.Accepted{ID: "1"}, v.respond(ctx)
+}
+
 // drain runs a worker on the shelf, ends its context after a while, and
 // returns how long Run took in all.
 func drain(t *testing.T, s *shelf, p dispatch.Provider, limit, after time.Duration, ctx context.Context, stop func()) time.Duration { //nolint:revive // the test's context comes with what ends it
@@ -112,9 +133,9 @@ func drain(t *testing.T, s *shelf, p dispatch.Provider, limit, after time.Durati
 func TestDrainWaitsForSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{rows: 3}
-		p := &outboxtest.Provider{Respond: func(_ context.Context, _ dispatch.Envelope, accept func() dispatch.Accepted) (dispatch.Accepted, error) {
+		p := &vendor{respond: func(context.Context) error {
 			<-time.After(3 * time.Second)
-			return accept(), nil
+			return nil
 		}}
 		ctx, stop := context.WithCancel(t.Context())
 		require.Equal(t, 3*time.Second, drain(t, s, p, time.Minute, time.Second, ctx, stop))
@@ -129,9 +150,9 @@ func TestDrainWaitsForSends(t *testing.T) {
 func TestDrainCutsOffInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{rows: 2}
-		p := &outboxtest.Provider{Respond: func(ctx context.Context, _ dispatch.Envelope, _ func() dispatch.Accepted) (dispatch.Accepted, error) {
+		p := &vendor{respond: func(ctx context.Context) error {
 			<-ctx.Done()
-			return dispatch.Accepted{}, ctx.Err()
+			return ctx.Err()
 		}}
 		ctx, stop := context.WithCancel(t.Context())
 		require.Equal(t, 7*time.Second, drain(t, s, p, 5*time.Second, 2*time.Second, ctx, stop))
@@ -147,13 +168,12 @@ func TestAttemptTimeoutToTheTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{rows: 1}
 		var took time.Duration
-		p := &outboxtest.Provider{Promise: dispatch.Contract{Timeout: 4 * time.Second}}
-		p.Respond = func(ctx context.Context, _ dispatch.Envelope, _ func() dispatch.Accepted) (dispatch.Accepted, error) {
+		p := &vendor{timeout: 4 * time.Second, respond: func(ctx context.Context) error {
 			began := time.Now()
 			<-ctx.Done()
 			took = time.Since(began)
-			return dispatch.Accepted{}, ctx.Err()
-		}
+			return ctx.Err()
+		}}
 		ctx, stop := context.WithCancel(t.Context())
 		drain(t, s, p, time.Minute, 10*time.Second, ctx, stop)
 		require.Equal(t, 4*time.Second, took)
@@ -167,9 +187,9 @@ func TestDrainHandsBackWhatWasNotBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		s := &shelf{rows: 4, claim: stop} // the context ends while the claim's answer is on its way
-		p := &outboxtest.Provider{}
+		p := &vendor{}
 		drain(t, s, p, time.Minute, time.Hour, ctx, stop)
-		require.Empty(t, p.Sends())
+		require.Zero(t, p.sends.Load())
 		require.Len(t, s.applied, 4)
 		for _, c := range s.applied {
 			require.Equal(t, decide.RuleUnstarted, c.Move.Rule)
@@ -184,10 +204,10 @@ func TestDrainHandsBackWhatWasNotBegun(t *testing.T) {
 func TestSettleBacksOffToTheTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{rows: 1, fail: 4}
-		p := &outboxtest.Provider{}
+		p := &vendor{}
 		ctx, stop := context.WithCancel(t.Context())
 		drain(t, s, p, time.Minute, 10*time.Second, ctx, stop)
-		require.Len(t, p.Sends(), 1)
+		require.EqualValues(t, 1, p.sends.Load())
 		require.Len(t, s.applied, 1)
 		var waits []time.Duration
 		for i := 1; i < len(s.at); i++ {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-8098fbb7/dispatch"
 	"github.com/seed-8098fbb7/dispatch/internal/engine"
+	"github.com/seed-8098fbb7/dispatch/internal/form"
 )
 
 // Sealer encrypts what a message says and to whom, for Config.Seal. Package
@@ -41,20 +42,12 @@ var (
 	errNoKeys   = errors.New("outbox: no key to seal with")
 )
 
-// What is sealed, and what is hashed, each in a domain of its own.
+// What else is sealed, and what is hashed, each in a domain of its own.
 const (
-	sealedContent = "dispatch content 1\x00"
 	sealedRequest = "dispatch request 1\x00"
 	sumDigest     = "dispatch digest 1\x00"
 	sumRecipient  = "dispatch recipient 1\x00"
 )
-
-// binding ties what is sealed to its row: bytes that were moved into another
-// one, or whose digest was changed, don't open.
-func binding(domain string, key dispatch.Key, digest []byte) []byte {
-	b := make([]byte, 0, len(domain)+len(key)+len(digest))
-	return append(append(append(b, domain...), key[:]...), digest...)
-}
 
 // seal encrypts a frozen message and replaces what gives it away: the
 // recipient, and the digest, since a code of six digits under a plain hash is
@@ -78,7 +71,7 @@ func (m *message) seal(s Sealer) error {
 		return fmt.Errorf("outbox: seal: %w", err)
 	}
 	m.to, m.hash = "", hash[:]
-	m.form, err = s.Seal(m.sealKey, m.form, binding(sealedContent, m.key, m.digest[:]))
+	m.form, err = s.Seal(m.sealKey, m.form, form.Binding(form.Sealed, m.key, m.digest[:]))
 	if err != nil {
 		return fmt.Errorf("outbox: seal: %w", err)
 	}
@@ -116,7 +109,7 @@ func (m *message) sameAs(digest []byte, key string) error {
 // sealing is the engine's Vault.
 type sealing struct{ sealer Sealer }
 
-func (v sealing) OpenForm(t engine.Task) ([]byte, error) { return v.open(sealedContent, t, t.Form) }
+func (v sealing) OpenForm(t engine.Task) ([]byte, error) { return v.open(form.Sealed, t, t.Form) }
 
 func (v sealing) OpenRequest(t engine.Task, sealed []byte) ([]byte, error) {
 	return v.open(sealedRequest, t, sealed)
@@ -126,14 +119,14 @@ func (v sealing) SealRequest(t engine.Task, request []byte) ([]byte, error) {
 	if v.sealer == nil {
 		return nil, errNoSealer
 	}
-	return v.sealer.Seal(t.SealKey, request, binding(sealedRequest, t.Key, t.Digest))
+	return v.sealer.Seal(t.SealKey, request, form.Binding(sealedRequest, t.Key, t.Digest))
 }
 
 func (v sealing) open(domain string, t engine.Task, sealed []byte) ([]byte, error) {
 	if v.sealer == nil {
 		return nil, errNoSealer
 	}
-	return v.sealer.Open(t.SealKey, sealed, binding(domain, t.Key, t.Digest))
+	return v.sealer.Open(t.SealKey, sealed, form.Binding(domain, t.Key, t.Digest))
 }
 
 // sealAgain opens a message's content and seals it for another one, under the
@@ -155,7 +148,7 @@ func (b *Box) sealAgain(ctx context.Context, tx pgx.Tx, old, key dispatch.Key) (
 	if len(keys) == 0 {
 		return nil, nil, errNoKeys
 	}
-	content, err = b.seal.Seal(keys[0], plain, binding(sealedContent, key, t.Digest))
+	content, err = b.seal.Seal(keys[0], plain, form.Binding(form.Sealed, key, t.Digest))
 	return content, &keys[0], err
 }
 

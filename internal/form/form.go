@@ -232,3 +232,13 @@ func data(s string) []byte {
 func unknownTag(tag byte) error {
 	return fmt.Errorf("%w has tag %d, which this release doesn't know", canon.ErrForm, tag)
 }
+
+// Sealed is the domain of sealed content, for Binding.
+const Sealed = "dispatch content 1\x00"
+
+// Binding ties what is sealed to its row: bytes that were moved into another
+// one, or whose digest was changed, don't open.
+func Binding(domain string, key dispatch.Key, digest []byte) []byte {
+	b := make([]byte, 0, len(domain)+len(key)+len(digest))
+	return append(append(append(b, domain...), key[:]...), digest...)
+}

@@ -38,6 +38,9 @@ type Options struct {
 	// Bin is the folder with the server programs. Empty means the first that is found. A set Bin implies Own.
 	Bin string
 
+	// Installed takes only server programs that are on this machine and installs none.
+	Installed bool
+
 	// Own asks for a throwaway server also where DATABASE_URL is set: for tests that stop it.
 	Own bool
 }
@@ -77,6 +80,9 @@ func start(ctx context.Context, m machine, opts Options) (*Server, error) {
 			return nil, fmt.Errorf("pgtest: DATABASE_URL: %w", err)
 		}
 		return &Server{url: url, version: version}, nil
+	}
+	if _, ok := m.look(); opts.Installed && opts.Bin == "" && !ok {
+		return nil, errNone
 	}
 	bin, err := m.find(ctx, opts.Bin)
 	if err != nil {

@@ -1,7 +1,11 @@
 // Package outboxtest helps to test code that enqueues: a box on a fresh schema,
 // a provider that records instead of sending, and a worker that runs until
 // nothing is left to do. Nothing is mocked: it is the real outbox on a real
-// Postgres.
+// Postgres, the application's own or a throwaway one.
+//
+// A test asks three things: what did this transaction enqueue ([Box.Enqueued]),
+// what goes out ([Box.Work] with a [Provider]), and what becomes of it
+// (Box.History).
 package outboxtest
 
 import (
