@@ -46,7 +46,7 @@ func packages(t *testing.T) map[string]pkg {
 		require.NoError(t, err)
 		all[p.ImportPath] = p
 	}
-	for _, name := range []string{"", "/internal/canon", "/internal/form", "/internal/decide", "/internal/engine", "/outbox", "/provider/exchange", "/provider/httpapi"} {
+	for _, name := range []string{"", "/internal/canon", "/internal/form", "/internal/decide", "/internal/engine", "/outbox", "/render", "/provider/exchange", "/provider/httpapi"} {
 		require.Contains(t, all, module+name, "the package is missing")
 	}
 	return all
@@ -91,6 +91,10 @@ func TestImports(t *testing.T) {
 		for _, d := range all[module+"/internal/form"].Imports {
 			assert.True(t, all[d].Standard || d == module || d == module+"/internal/canon", d)
 		}
+	})
+	t.Run("render knows the root", func(t *testing.T) {
+		assert.Empty(t, foreign(all, module+"/render", uuid, module))
+		assert.NotContains(t, all[module].Deps, "text/template", "who doesn't render has no templates")
 	})
 	t.Run("a program without a database has no driver", func(t *testing.T) {
 		for _, name := range []string{module, module + "/provider/exchange", module + "/provider/httpapi"} {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -67,26 +68,30 @@ func New(tb testing.TB, pool *pgxpool.Pool, cfg outbox.Config) *Box {
 // Enqueued returns what a transaction has enqueued so far, oldest first, as it
 // was frozen: with its route, and with a Deadline in place of ValidFor. It sees
 // only the transaction's own messages, those of its savepoints too.
-func (b *Box) Enqueued(tx pgx.Tx) []dispatch.Intent {
+func (b *Box) Enqueued(tx pgx.Tx) (list []dispatch.Intent) {
 	b.tb.Helper()
 	rows, err := tx.Query(b.tb.Context(), strings.ReplaceAll(enqueuedSQL, "{schema}", b.Schema))
+	if err == nil {
+		defer rows.Close()
+		list, err = b.read(rows)
+		err = errors.Join(err, rows.Err())
+	}
 	if err != nil {
 		b.tb.Fatal(err)
 	}
-	defer rows.Close()
-	return b.read(rows)
+	return list
 }
 
 // EnqueuedSQL is Enqueued for database/sql.
-func (b *Box) EnqueuedSQL(tx *sql.Tx) []dispatch.Intent {
+func (b *Box) EnqueuedSQL(tx *sql.Tx) (list []dispatch.Intent) {
 	b.tb.Helper()
 	rows, err := tx.QueryContext(b.tb.Context(), strings.ReplaceAll(enqueuedSQL, "{schema}", b.Schema))
-	if err != nil {
-		b.tb.Fatal(err)
+	if err == nil {
+		defer func() { _ = rows.Close() }()
+		list, err = b.read(rows)
+		err = errors.Join(err, rows.Err())
 	}
-	defer rows.Close()
-	list := b.read(rows)
-	if err := rows.Err(); err != nil {
+	if err != nil {
 		b.tb.Fatal(err)
 	}
 	return list
@@ -109,42 +114,47 @@ order by o.created_at, o.id`
 func (b *Box) read(rows interface {
 	Next() bool
 	Scan(dest ...any) error
-	Err() error
 },
-) (list []dispatch.Intent) {
-	b.tb.Helper()
+) (list []dispatch.Intent, err error) {
 	for rows.Next() {
-		var i dispatch.Intent
-		var key, metadata, linked, sealKey string
-		var notBefore, deadline int64
-		var digest, content []byte
-		err := rows.Scan(&key, &i.Route, &i.Priority, &i.Provider, &i.Notify, &notBefore, &deadline, &i.Template.Name, &i.Template.Revision,
-			&i.TraceParent, &metadata, &linked, &sealKey, &digest, &content)
-		if err == nil {
-			i.Key, err = dispatch.ParseKey(key)
-		}
-		if err == nil && linked != "" {
-			i.Linked, err = dispatch.ParseKey(linked)
-		}
-		if err == nil && metadata != "" {
-			err = json.Unmarshal([]byte(metadata), &i.Metadata)
-		}
-		if err == nil && sealKey != "" {
-			content, err = b.seal.Open(sealKey, content, form.Binding(form.Sealed, i.Key, digest))
-		}
-		if err == nil {
-			i.Content, err = form.Decode(content)
-		}
+		i, err := b.scan(rows.Scan)
 		if err != nil {
-			b.tb.Fatal(err)
+			return nil, err
 		}
-		i.NotBefore, i.Deadline = instant(notBefore), instant(deadline)
 		list = append(list, i)
 	}
-	if err := rows.Err(); err != nil {
-		b.tb.Fatal(err)
+	return list, nil
+}
+
+func (b *Box) scan(scan func(dest ...any) error) (i dispatch.Intent, err error) {
+	var key, metadata, linked, sealKey string
+	var notBefore, deadline int64
+	var digest, content []byte
+	if err := scan(&key, &i.Route, &i.Priority, &i.Provider, &i.Notify, &notBefore, &deadline, &i.Template.Name, &i.Template.Revision,
+		&i.TraceParent, &metadata, &linked, &sealKey, &digest, &content); err != nil {
+		return i, err
 	}
-	return list
+	i.NotBefore, i.Deadline = instant(notBefore), instant(deadline)
+	if i.Key, err = dispatch.ParseKey(key); err != nil {
+		return i, err
+	}
+	if linked != "" {
+		if i.Linked, err = dispatch.ParseKey(linked); err != nil {
+			return i, err
+		}
+	}
+	if metadata != "" {
+		if err := json.Unmarshal([]byte(metadata), &i.Metadata); err != nil {
+			return i, err
+		}
+	}
+	if sealKey != "" {
+		if content, err = b.seal.Open(sealKey, content, form.Binding(form.Sealed, i.Key, digest)); err != nil {
+			return i, err
+		}
+	}
+	i.Content, err = form.Decode(content)
+	return i, err
 }
 
 func instant(micro int64) time.Time {

@@ -51,6 +51,7 @@ func TestEnqueued(t *testing.T) {
 	require.NoError(t, err)
 	for name, sealer := range map[string]outbox.Sealer{"plain": nil, "sealed": ring} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			cfg := config()
 			cfg.Seal = sealer
 			box := outboxtest.New(t, pool, cfg)
@@ -100,7 +101,7 @@ func TestEnqueuedSQL(t *testing.T) {
 	pool, _ := pgtest.Pool(t)
 	box := outboxtest.New(t, pool, config())
 	db := stdlib.OpenDBFromPool(pool)
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{})
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback() }()
@@ -216,11 +217,16 @@ func failure(t *testing.T, f func(tb testing.TB)) string {
 func TestFailsInWords(t *testing.T) {
 	t.Parallel()
 	pool, _ := pgtest.Pool(t)
-	require.Contains(t, failure(t, func(tb testing.TB) { outboxtest.New(tb, pool, outbox.Config{}) }), "no routes")
 	require.Contains(t, failure(t, func(tb testing.TB) {
+		tb.Helper()
+		outboxtest.New(tb, pool, outbox.Config{})
+	}), "no routes")
+	require.Contains(t, failure(t, func(tb testing.TB) {
+		tb.Helper()
 		outboxtest.New(tb, pool, config()).Work(outbox.WorkerConfig{})
 	}), "no providers")
 	require.Contains(t, failure(t, func(tb testing.TB) {
+		tb.Helper()
 		tx, err := pool.Begin(t.Context())
 		assert.NoError(t, err)
 		defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
@@ -236,6 +242,7 @@ func TestFailsInWords(t *testing.T) {
 	i := text("stuck")
 	i.Route = "mail"
 	require.Contains(t, failure(t, func(tb testing.TB) {
+		tb.Helper()
 		box := outboxtest.New(tb, pool, cfg).Within(time.Second)
 		enqueue(t, box, i)
 		box.Work(outbox.WorkerConfig{Providers: []dispatch.Provider{&outboxtest.Provider{}}})
