@@ -39,6 +39,7 @@ type statements struct {
 	passGate, openGate                        string
 	seedRate, takeTokens                      string
 	addHealth, health, dropHealth, delivered  string
+	trend                                     string
 	notice, takeNotices                       string
 	dropNotice, deferNotice                   string
 	waiting, lanesDepth, doubts, size         string
@@ -68,6 +69,7 @@ func render(schema string) statements {
 		gates: in(gatesSQL), closeGate: in(closeGateSQL), probeGate: in(probeGateSQL), passGate: in(admitGateSQL), openGate: in(openGateSQL),
 		seedRate: in(seedRateSQL), takeTokens: in(spendRateSQL),
 		addHealth: in(addHealthSQL), health: in(healthSQL), dropHealth: in(dropHealthSQL), delivered: in(deliveredSQL),
+		trend:  in(trendSQL),
 		notice: in(noticeSQL), takeNotices: in(takeNoticesSQL), dropNotice: in(dropNoticeSQL), deferNotice: in(deferNoticeSQL),
 		waiting: in(waitingSQL), lanesDepth: in(lanesDepthSQL), doubts: in(doubtsSQL), size: in(sizeSQL), parked: in(parkedSQL), holdback: in(holdbackSQL),
 		now: in(nowSQL), listQueue: in(listQueueSQL), listUnknown: in(listUnknownSQL), listParked: in(listParkedSQL),

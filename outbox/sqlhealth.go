@@ -36,6 +36,25 @@ select w.provider, w.country::bigint, sum(w.calls)::bigint, sum(w.failed)::bigin
 from w left join t on t.provider = w.provider and t.country = w.country
 group by w.provider, w.country, t.took`
 
+// trendSQL sums what is younger, by provider and step. It walks the providers
+// and countries, one probe each, and then reads nothing but what it sums.
+const trendSQL = `with recursive k as (
+    (select h.provider, h.country from {schema}.health h order by h.provider, h.country limit 1)
+    union all
+    select n.* from k cross join lateral (
+        select h.provider, h.country from {schema}.health h where (h.provider, h.country) > (k.provider, k.country)
+        order by h.provider, h.country limit 1
+    ) n
+)
+select k.provider, t.began, sum(t.calls)::bigint, sum(t.failed)::bigint, sum(t.accepted)::bigint
+from k cross join lateral (
+    select floor(extract(epoch from h.slot) / $2::bigint)::bigint * $2::bigint as began, h.calls, h.failed, h.accepted
+    from {schema}.health h
+    where h.provider = k.provider and h.country = k.country
+        and h.slot > (select clock_timestamp() - $1::bigint * interval '1 microsecond')
+) t
+group by 1, 2 order by 1, 2`
+
 const dropHealthSQL = `delete from {schema}.health h where h.slot < clock_timestamp() - interval '1 day'`
 
 // deliveredSQL is when a message was accepted, and where it went.
