@@ -56,8 +56,8 @@ import (
 const encoding = 1
 
 // Provider sends through one account at one server. It is safe for concurrent
-// use; of goroutines it has those of its idle connections' timers only. Its
-// zero value can't be used: make it with New.
+// use; a goroutine of its own has only a goodbye to a server, which ends within
+// a second. Its zero value can't be used: make it with New.
 type Provider struct {
 	dispatch.NoLookup
 
