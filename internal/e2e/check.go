@@ -17,7 +17,10 @@ import (
 func Thirty(n int) bool { return n%10 == 2 || n%10 == 5 || n%10 == 8 }
 
 // Moving is how many messages are in motion.
-func (w *World) Moving(t *testing.T) int { return w.queued(t, "true") }
+func (w *World) Moving(t *testing.T) int {
+	t.Helper()
+	return w.queued(t, "true")
+}
 
 // Unknown waits until nothing is sent any more, and returns how many messages
 // wait for word of what became of them.

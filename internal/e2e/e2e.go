@@ -86,7 +86,7 @@ func (w *World) Post(t *testing.T, r *http.Request) {
 		t.Error(err)
 		return
 	}
-	r = r.Clone(context.WithoutCancel(t.Context()))
+	r = r.Clone(r.Context())
 	r.URL.Scheme, r.URL.Host, r.RequestURI = to.Scheme, to.Host, ""
 	resp, err := w.hook.Client().Transport.RoundTrip(r)
 	if err != nil {

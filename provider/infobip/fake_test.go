@@ -64,14 +64,6 @@ func (f *fake) repeats() []sent {
 	return slices.Clone(f.duplicates)
 }
 
-func (f *fake) deliveries() map[string]int {
-	out := map[string]int{}
-	for _, m := range f.messagesTaken() {
-		out[m.ID]++
-	}
-	return out
-}
-
 var msisdn = regexp.MustCompile(`^[1-9]\d{6,14}$`)
 
 func answer(w http.ResponseWriter, code int, v any) {

@@ -64,14 +64,6 @@ func (f *fake) messagesTaken() []sent {
 	return slices.Clone(f.taken)
 }
 
-func (f *fake) deliveries() map[string]int {
-	out := map[string]int{}
-	for _, m := range f.messagesTaken() {
-		out[m.Ref]++
-	}
-	return out
-}
-
 var msisdn = regexp.MustCompile(`^[1-9]\d{6,14}$`)
 
 func answer(w http.ResponseWriter, status int, v any) {
