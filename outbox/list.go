@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -24,7 +25,8 @@ type Filter struct {
 	// Reason is that of held and dead messages.
 	Reason dispatch.Reason
 	// Recipient is the number of an SMS or the first To address of an email, in
-	// any form that an intent may have it in, in capitals or not.
+	// any form that an intent may have it in, in capitals or not; exactly as it
+	// was enqueued, where it is sealed.
 	Recipient string
 	// Since and Before bound when the message was parked, where States are Held
 	// or Dead alone, and when it was enqueued otherwise.
@@ -203,7 +205,17 @@ func (b *Box) recipients(to string) ([]string, error) {
 	case dispatch.Email:
 		to = c.To[0].Email
 	}
-	return []string{to}, nil
+	forms := []string{to}
+	if b.seal != nil { // under any of its keys, and as it is from before there were any
+		for _, key := range b.seal.Keys() {
+			sum, err := b.seal.Sum(key, []byte(sumRecipient+to))
+			if err != nil {
+				return nil, fmt.Errorf("seal: %w", err)
+			}
+			forms = append(forms, hex.EncodeToString(sum[:]))
+		}
+	}
+	return forms, nil
 }
 
 // seek begins behind a cursor: its source, microseconds and key.

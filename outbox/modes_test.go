@@ -241,7 +241,7 @@ func wholeLife(t *testing.T, pool *pgxpool.Pool, schema string, sealer outbox.Se
 	require.NoError(t, box.Check(t.Context(), outbox.Alarms{Holdback: -1}))
 	for name, f := range map[string]outbox.Filter{
 		"all": {}, "dead": {States: []dispatch.State{dispatch.Dead}}, "unknown": {States: []dispatch.State{dispatch.InDoubt}},
-		"in motion": {States: []dispatch.State{dispatch.Pending, dispatch.Sending}}, "recipient": {Recipient: "A@example.com"},
+		"in motion": {States: []dispatch.State{dispatch.Pending, dispatch.Sending}}, "recipient": {Recipient: "a@example.com"},
 	} {
 		got, next, err := box.List(t.Context(), f, "", 0)
 		require.NoError(t, err)

@@ -117,3 +117,36 @@ func TestWorkerScrubsAtOnce(t *testing.T) {
 	require.Len(t, page, 1)
 	require.True(t, page[0].Scrubbed)
 }
+
+// A sealed recipient is found under every key, and the content opened.
+func TestSealedRecipientIsListed(t *testing.T) {
+	t.Parallel()
+	pool, schema := pgtest.Pool(t)
+	cfg := outbox.Config{
+		Schema: schema, Routes: []dispatch.Route{route()}, Reveal: func(context.Context, dispatch.Key, outbox.Audit) error { return nil },
+	}
+	var sent []dispatch.Intent
+	for _, keys := range [][]string{nil, {"k1"}, {"k2", "k1"}} {
+		if cfg.Seal = nil; keys != nil {
+			cfg.Seal = ring(t, keys...)
+		}
+		box, err := outbox.New(pool, cfg)
+		require.NoError(t, err)
+		require.NoError(t, box.Migrate(t.Context()))
+		sent = append(sent, sms("hello"))
+		enqueue(t, box, sent[len(sent)-1])
+		page, _, err := box.List(t.Context(), outbox.Filter{Recipient: "+1 555 555 0123"}, "", 0)
+		require.NoError(t, err)
+		require.Len(t, page, len(sent))
+		for _, i := range sent {
+			got, err := box.Content(t.Context(), i.Key, ada)
+			require.NoError(t, err)
+			require.Equal(t, i.Content, got)
+		}
+	}
+	cfg.Seal = nil
+	box, err := outbox.New(pool, cfg)
+	require.NoError(t, err)
+	_, err = box.Content(t.Context(), sent[2].Key, ada)
+	require.ErrorIs(t, err, outbox.ErrSealed)
+}

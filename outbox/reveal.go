@@ -7,13 +7,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/decide"
 	"github.com/seed-8098fbb7/dispatch/internal/engine"
 	"github.com/seed-8098fbb7/dispatch/internal/form"
 )
 
 // Content returns what a message says and to whom, if Config.Reveal permits it,
 // and records in its history who has read it, and why. It returns ErrDenied,
-// ErrNotFound, or ErrExpired where the content was scrubbed. Everything else in
+// ErrNotFound, ErrExpired where the content was scrubbed, or ErrSealed where its
+// key is missing. Everything else in
 // this package shows neither recipient nor text.
 func (b *Box) Content(ctx context.Context, key dispatch.Key, a Audit) (dispatch.Content, error) {
 	if b.pool == nil {
@@ -52,14 +54,21 @@ func (b *Box) Content(ctx context.Context, key dispatch.Key, a Audit) (dispatch.
 	return content, nil
 }
 
+// contentOf reads and opens a message's content.
 func (b *Box) contentOf(ctx context.Context, tx pgx.Tx, key dispatch.Key) (dispatch.Content, error) {
-	var stored []byte
-	var from, trace string
+	t := engine.Task{Row: decide.Row{Key: key}}
 	var metadata *string
-	if err := tx.QueryRow(ctx, b.sql.load, key.String(), "").Scan(&stored, &from, &metadata, &trace); err != nil {
+	if err := tx.QueryRow(ctx, b.sql.load, key.String(), "").Scan(&t.Form, &t.From, &metadata, &t.Trace, &t.SealKey, &t.Digest); err != nil {
 		return nil, err
 	}
-	content, err := form.Decode(stored)
+	if t.SealKey != "" {
+		plain, err := sealing{b.seal}.OpenForm(t)
+		if err != nil {
+			return nil, fmt.Errorf("message %s is %w under key %q: %w", key, ErrSealed, t.SealKey, err)
+		}
+		t.Form = plain
+	}
+	content, err := form.Decode(t.Form)
 	if err != nil {
 		return nil, fmt.Errorf("message %s was written by a newer release: %w", key, err)
 	}
