@@ -257,7 +257,7 @@ func TestPlansWithStaleStatistics(t *testing.T) {
 			for name, text := range texts(t, *tb.sql) {
 				short, _, _ := strings.Cut(name, " ")
 				a, known := args[text]
-				if slices.Contains(rare, short) || !known && mode == "force_custom_plan" {
+				if slices.Contains(rare, short) || strings.HasPrefix(text, "copy ") || !known && mode == "force_custom_plan" {
 					continue
 				}
 				_, err := conn.Exec(t.Context(), "prepare p as "+text)
