@@ -297,3 +297,43 @@ func TestBulkEnds(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 30, calls.Load())
 }
+
+// What is enqueued while it goes on isn't meant either.
+func TestBulkLeavesWhatComesMeanwhile(t *testing.T) {
+	t.Parallel()
+	tb, box := newOperated(t)
+	tb.seed(6, nil)
+	var calls atomic.Int64
+	p, err := box.Bulk(t.Context(), Filter{States: []dispatch.State{dispatch.Pending}}, func(ctx context.Context, key dispatch.Key, a Audit) (dispatch.State, error) {
+		calls.Add(1)
+		tb.seed(bulkPage, map[string]string{"due": "clock_timestamp() + interval '1 minute'"})
+		return box.Cancel(ctx, key, a)
+	}, ada, func(p Progress) { require.LessOrEqual(t, p.Matched, 6) })
+	require.NoError(t, err)
+	require.Equal(t, map[dispatch.State]int{dispatch.Cancelled: 6}, p.Done)
+	tb.seed(bulkPage, nil) // behind the first page
+	p, err = box.Bulk(t.Context(), Filter{States: []dispatch.State{dispatch.Pending}}, func(ctx context.Context, key dispatch.Key, a Audit) (dispatch.State, error) {
+		if calls.Add(1) < 100 {
+			tb.seed(1, map[string]string{"due": "clock_timestamp() + interval '1 hour'"})
+		}
+		return box.Cancel(ctx, key, a)
+	}, ada, nil)
+	require.NoError(t, err)
+	require.Equal(t, 7*bulkPage, p.Matched)
+}
+
+// The claim itself sees a paused route, a probe's too: a worker's knowledge of
+// the gates may be a moment old.
+func TestClaimSeesAPausedRoute(t *testing.T) {
+	t.Parallel()
+	tb, box := newOperated(t)
+	tb.seed(2, nil)
+	require.NoError(t, box.PauseRoute(t.Context(), "sms", ada))
+	c := request(1)
+	require.Empty(t, tb.claim(c))
+	c = request(1)
+	c.Probe = true
+	require.Empty(t, tb.claim(c))
+	require.NoError(t, box.ResumeRoute(t.Context(), "sms", ada))
+	require.Len(t, tb.claim(request(1)), 1)
+}

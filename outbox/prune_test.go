@@ -51,6 +51,9 @@ func TestPrune(t *testing.T) {
 	tb.frozen("update {schema}.message set deadline = now() + interval '1 hour' where id = '" + requeueable[0].String() + "'")
 	strange := tb.aged(1, nil) // of a newer release
 	tb.finish(strange, 9, 20*day)
+	reopened := tb.aged(1, nil) // whatever its history says, it is in motion
+	tb.exec(`insert into {schema}.history (id, at, fence, kind, move, state) select id::uuid, clock_timestamp() - interval '20 days', 1, 6, 4, 7
+		from unnest($1::text[]) id`, texted(reopened))
 	orphan := tb.aged(1, nil)
 	tb.exec("delete from {schema}.queue where id = $1", orphan[0].String())
 	scrubbed := func() []string {
@@ -93,7 +96,7 @@ func TestPrune(t *testing.T) {
 	p, err = box.Prune(t.Context(), Retention{DeleteDead: 10 * day})
 	require.NoError(t, err)
 	require.Equal(t, Pruned{Deleted: 2}, p)
-	require.Equal(t, sorted(sentNew, received, valid, live, flying, doubt, held, requeueable, strange, orphan),
+	require.Equal(t, sorted(sentNew, received, valid, live, flying, doubt, held, requeueable, strange, reopened, orphan),
 		query[[]string](tb, "select array_agg(id::text order by id) from {schema}.message"))
 	require.Zero(t, query[int](tb, "select count(*) from {schema}.history h where not exists (select from {schema}.message m where m.id = h.id)"))
 	require.Zero(t, query[int](tb, "select count(*) from {schema}.parked p where not exists (select from {schema}.message m where m.id = p.id)"))
