@@ -73,7 +73,8 @@ const (
 // Held and dead messages alone come in the order in which they were parked, the
 // newest first; unknown ones alone the longest uncertain first; those in motion
 // alone what is due first; any others by their enqueue, the newest first. A
-// message that moves meanwhile may be passed over or come twice.
+// message that moves meanwhile may be passed over or come twice. A field of the filter that
+// can't be, and a cursor of another filter, are a *dispatch.FieldError.
 func (b *Box) List(ctx context.Context, f Filter, cursor string, limit int) (messages []Message, next string, err error) {
 	if b.pool == nil {
 		return nil, "", ErrNoPool
@@ -223,7 +224,7 @@ func (q *listing) seek(cursor string) error {
 	if cursor == "" {
 		return nil
 	}
-	bad := errors.New("cursor is not one of this filter's")
+	bad := &dispatch.FieldError{Field: "Cursor", Reason: "is not one of this filter's"}
 	parts := strings.Split(cursor, ".")
 	if len(parts) != 3 || parts[0] != string(q.source) {
 		return bad
