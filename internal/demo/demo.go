@@ -170,7 +170,7 @@ func (d *Demo) fill(ctx context.Context) error {
 	if err := d.enqueue(ctx, first...); err != nil {
 		return err
 	}
-	if err := d.work(ctx, 0); err != nil {
+	if err := d.work(ctx, func(s outbox.Stats) bool { return moving(s) == 0 }); err != nil {
 		return err
 	}
 	if err := d.byHand(ctx); err != nil {
@@ -205,7 +205,7 @@ func (d *Demo) byHand(ctx context.Context) error {
 	if _, err := d.Box.SendAnyway(ctx, d.Twice, grace); err != nil {
 		return err
 	}
-	if err := d.work(ctx, len(waiting)-4); err != nil {
+	if err := d.work(ctx, func(s outbox.Stats) bool { return moving(s) == int64(len(waiting)-4) }); err != nil {
 		return err
 	}
 	// Both receipts come in: it was delivered twice.
@@ -225,18 +225,26 @@ func (d *Demo) byHand(ctx context.Context) error {
 	return d.doubts(ctx)
 }
 
+// silent is how many messages stay unknown.
+const silent = 5
+
 // doubts leaves messages that are unknown: their stub loses every answer.
 func (d *Demo) doubts(ctx context.Context) error {
-	for n := range 5 {
+	for n := range silent {
 		if err := d.enqueue(ctx, code("silent: Your code is 482901", 300+n)); err != nil {
 			return err
 		}
 	}
-	return d.work(ctx, 27+5)
+	return d.work(ctx, func(s outbox.Stats) bool { return s.Total(dispatch.InDoubt).Count >= silent })
 }
 
-// work runs a worker until only so many messages are in motion.
-func (d *Demo) work(ctx context.Context, left int) error {
+// moving is how many messages are in motion.
+func moving(s outbox.Stats) int64 {
+	return s.Total(dispatch.Pending).Count + s.Total(dispatch.Sending).Count + s.Total(dispatch.InDoubt).Count
+}
+
+// work runs a worker until it is enough.
+func (d *Demo) work(ctx context.Context, enough func(outbox.Stats) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	worker, err := d.worker()
@@ -244,21 +252,19 @@ func (d *Demo) work(ctx context.Context, left int) error {
 		return err
 	}
 	running, stop := context.WithCancel(ctx)
+	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- worker.Run(running) }()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		s, err := d.Box.Stats(ctx)
-		pending, sending, unknown := s.Total(dispatch.Pending), s.Total(dispatch.Sending), s.Total(dispatch.InDoubt)
-		switch moving := pending.Count + sending.Count + unknown.Count; {
-		case err != nil, moving <= int64(left) && sending.Count == 0 && (left < 32 || unknown.Count >= 5):
+		if err != nil || enough(s) {
 			stop()
 			return errors.Join(err, <-done)
 		}
 		select {
 		case err := <-done:
-			stop()
 			return errors.Join(err, errors.New("demo: the worker ended"), ctx.Err())
 		case <-tick.C:
 		}
@@ -276,4 +282,26 @@ func (d *Demo) past(ctx context.Context) error {
 			when n % 13 = 0 then least(2, r.calls) else 0 end as failed) c
 		on conflict do nothing`)
 	return err
+}
+
+// Dead leaves so many letters that were refused, for a test to repair.
+func (d *Demo) Dead(ctx context.Context, n int, subject string) (keys []dispatch.Key, err error) {
+	var intents []dispatch.Intent
+	for i := range n {
+		letter := letter("newsletter", "refused: "+subject, 1000+i)
+		keys, intents = append(keys, letter.Key), append(intents, letter)
+	}
+	before, err := d.Box.Stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wanted := before.Total(dispatch.Dead).Count + int64(n)
+	err = d.Box.InTx(ctx, func(tx pgx.Tx) error {
+		_, err := d.Box.EnqueueMany(ctx, tx, intents)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return keys, d.work(ctx, func(s outbox.Stats) bool { return s.Total(dispatch.Dead).Count >= wanted })
 }
