@@ -72,5 +72,5 @@ func (e *SendError) Unwrap() error { return e.is }
 func (e *SendError) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("key", e.Key.String()), slog.Int("attempt", e.Attempts),
 		slog.String("outcome", e.Verdict.Outcome.String()), slog.String("reason", e.Verdict.Reason),
-		slog.Int("status", e.Evidence.Status), slog.String("code", e.Evidence.Code))
+		slog.Int("status", e.Evidence.Status), slog.String("code", codeWord(e.Evidence.Code)))
 }

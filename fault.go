@@ -3,6 +3,9 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"strings"
+
+	"github.com/seed-8098fbb7/dispatch/internal/canon"
 )
 
 // Fault is the error of an attempt: what is known and what follows from it.
@@ -26,7 +29,7 @@ func (f *Fault) Error() string {
 		s += ", status " + itoa(f.Evidence.Status)
 	}
 	if f.Evidence.Code != "" {
-		s += ", code " + clean(f.Evidence.Code, 40)
+		s += ", code " + codeWord(f.Evidence.Code)
 	}
 	return s
 }
@@ -91,9 +94,21 @@ func (e Evidence) bounded() Evidence {
 	if e.Status < 0 || e.Status > 999 {
 		e.Status = 0
 	}
+	if !canon.IsCode(e.Code) { // words, or worse: those are not shown
+		e.Code, e.Reason = "", strings.TrimSuffix(e.Code+" "+e.Reason, " ")
+	}
 	e.Code, e.Reason = clean(e.Code, maxCode), clean(e.Reason, maxWords)
 	e.RetryAfter = floor(e.RetryAfter)
 	return e
+}
+
+// codeWord is a vendor's code as it may be shown: a vendor that answers with
+// the recipient instead of a code must not bring it into a log.
+func codeWord(code string) string {
+	if !canon.IsCode(code) {
+		return "not shown"
+	}
+	return clean(code, 40)
 }
 
 func (v Verdict) bounded() Verdict {

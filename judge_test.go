@@ -83,7 +83,7 @@ func TestJudgeBoundsWhatAdaptersSay(t *testing.T) {
 	}
 	a, err := dispatch.Do(t.Context(), newVendor(t, dispatch.Contract{}, hostile), tick(1), sms())
 	require.NoError(t, err)
-	for what, s := range map[string]string{"code": e.Code, "words": e.Reason, "reason": v.Reason, "id": a.ID, "status": a.Status} {
+	for what, s := range map[string]string{"words": e.Reason, "reason": v.Reason, "id": a.ID, "status": a.Status} {
 		assert.True(t, utf8.ValidString(s), what)
 		assert.NotContains(t, s, "\x00", what) // B116
 		assert.NotContains(t, s, "\n", what)
@@ -92,9 +92,10 @@ func TestJudgeBoundsWhatAdaptersSay(t *testing.T) {
 		assert.True(t, strings.HasPrefix(s, "ä???ä"), what)
 	}
 	assert.True(t, a.NoID)
+	assert.Empty(t, e.Code, "it goes where the vendor's words go, which nothing shows")
 
 	e, _ = dispatch.Judge(dispatch.Accepted{ID: "1", Evidence: dispatch.Evidence{Stage: dispatch.NotSent, Code: "a\x00"}}, nil)
-	assert.Equal(t, dispatch.Evidence{Stage: dispatch.Answered, Code: "a?"}, e)
+	assert.Equal(t, dispatch.Evidence{Stage: dispatch.Answered, Reason: "a?"}, e)
 }
 
 func TestRouteClassify(t *testing.T) {
@@ -165,11 +166,19 @@ func TestRouteClassify(t *testing.T) {
 
 func TestFaultHidesItsCause(t *testing.T) {
 	e := answered(400)
-	e.Code, e.Reason = "21211\n"+strings.Repeat("x", 100), "The 'To' number +15555550100 is not valid" // B162
+	e.Code, e.Reason = "21211"+strings.Repeat("x", 50), "The 'To' number +15555550100 is not valid" // B162
 	f := fault(e)
 	f.Err = fmt.Errorf("post https://user:pw@example.com/: %w", io.ErrUnexpectedEOF)
-	assert.Equal(t, "rejected: refused, status 400, code 21211?"+strings.Repeat("x", 34), f.Error())
+	assert.Equal(t, "rejected: refused, status 400, code 21211"+strings.Repeat("x", 35), f.Error())
 	assert.ErrorIs(t, f, io.ErrUnexpectedEOF)
+	for _, code := range []string{"+15555550100", "ada@example.com", "Your code is 1", "4\n4"} { // a vendor may answer anything
+		f.Evidence.Code = code
+		assert.Equal(t, "rejected: refused, status 400, code not shown", f.Error())
+		assert.NotContains(t, f.Evidence.LogValue().String(), code)
+		shown, _ := dispatch.Judge(dispatch.Accepted{}, f)
+		assert.Empty(t, shown.Code)
+		assert.Contains(t, shown.Reason, code[:1])
+	}
 	f.Verdict.Reason = strings.Repeat("y\n", 1000)
 	assert.Less(t, len(f.Error()), 300)
 	assert.NotContains(t, f.Error(), "\n")

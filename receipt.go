@@ -35,7 +35,7 @@ type Receipt struct {
 // LogValue keeps the recipient out of logs.
 func (r Receipt) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("provider", r.Provider), slog.String("key", r.Key.String()), slog.String("id", r.ProviderID),
-		slog.String("kind", r.Kind.String()), slog.String("code", r.Code))
+		slog.String("kind", r.Kind.String()), slog.String("code", codeWord(r.Code)))
 }
 
 // ReceiptKind is what happened to a message after it was accepted. The numbers

@@ -43,7 +43,7 @@ func (q Query) LogValue() slog.Value {
 // LogValue keeps the vendor's own words out of logs.
 func (e Evidence) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("stage", e.Stage.String()), slog.String("cause", e.Cause.String()), slog.Int("status", e.Status),
-		slog.String("code", e.Code), slog.Duration("retry_after", e.RetryAfter))
+		slog.String("code", codeWord(e.Code)), slog.Duration("retry_after", e.RetryAfter))
 }
 
 // LogValue shows the provider's id and the evidence.

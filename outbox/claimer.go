@@ -28,7 +28,7 @@ func (r *run) claim(ctx context.Context, bell <-chan struct{}) {
 		r.engine.Tick(began.elapsed())
 		if fresh.elapsed() >= claimInterval {
 			if err := r.engine.Refresh(ctx); err != nil && ctx.Err() == nil {
-				r.log.WarnContext(ctx, "reading gates failed", slog.Any("error", err))
+				r.failed(ctx, "gates", "reading gates failed", err)
 			}
 			fresh = stopwatch()
 		}
@@ -52,7 +52,7 @@ func (r *run) claim(ctx context.Context, bell <-chan struct{}) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			r.log.WarnContext(ctx, "claim failed", slog.Any("error", err))
+			r.failed(ctx, "claim", "claim failed", err)
 			wait = pause.fail()
 		case next >= 0 && next < wait:
 			wait = next
@@ -200,9 +200,13 @@ func (r *run) sendTask(ctx context.Context, t engine.Task, claimed watch) {
 	}
 	limit, done := context.WithTimeout(r.cut, a.Timeout)
 	defer done()
+	limit, w := r.begin(limit, t, "attempt", t.Now.Add(claimed.elapsed()).Sub(t.Due)) //nolint:contextcheck // as above
 	began := time.Now()
 	acc, err := a.Send(limit) //nolint:contextcheck // as above
-	r.settles <- r.engine.Finish(t, acc, err, claimed.elapsed(), time.Since(began))
+	c := r.engine.Finish(t, acc, err, claimed.elapsed(), time.Since(began))
+	c.Record.Named = engine.Names(a.Envelope.Content, c.Record.ProviderID)
+	w.end(&c)
+	r.settles <- c
 }
 
 // watch measures time that has passed, by the monotonic clock and by the wall

@@ -47,7 +47,7 @@ func (r *run) tellAll(ctx context.Context) {
 		n, err := r.tellSome(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			r.log.WarnContext(ctx, "notices failed", slog.Any("error", err))
+			r.failed(ctx, "notices", "notices failed", err)
 			r.rest(ctx, nil, pause.fail())
 		case n > 0:
 			pause.reset()

@@ -211,7 +211,7 @@ func (r *run) prune(ctx context.Context, keep Retention) {
 		p.done = Pruned{}
 		err := p.steps(ctx)
 		if err != nil && ctx.Err() == nil {
-			r.log.WarnContext(ctx, "retention failed", slog.Any("error", err))
+			r.failed(ctx, "retention", "retention failed", err)
 		}
 		if p.done != (Pruned{}) {
 			r.log.InfoContext(ctx, "retention", slog.Int64("scrubbed", p.done.Scrubbed), slog.Int64("deleted", p.done.Deleted),

@@ -58,7 +58,7 @@ func (r *run) settleAll(batch []engine.Change) {
 			continue
 		}
 		ctx := context.WithoutCancel(r.cut)
-		r.log.WarnContext(ctx, "settle failed", slog.Int("outcomes", len(batch)), slog.Any("error", err))
+		r.failed(ctx, "settle", "settle failed", err, slog.Int("outcomes", len(batch)))
 		if refused(err) && len(batch) > 1 { // one row spoils it: halve
 			half := len(batch) / 2
 			rest := append([]engine.Change(nil), batch[half:]...)
@@ -70,9 +70,7 @@ func (r *run) settleAll(batch []engine.Change) {
 		// sweeper's.
 		if refused(err) || r.cut.Err() != nil && time.Since(began) > r.cfg.DrainTimeout {
 			for _, c := range batch {
-				r.log.ErrorContext(ctx, "outcome could not be written, the sweeper will find its row",
-					slog.String("key", c.Key.String()), slog.Int64("attempt", c.Fence),
-					slog.String("outcome", c.Record.Verdict.Outcome.String()), slog.String("id", c.Record.ProviderID))
+				r.tellLost(c)
 			}
 			return
 		}
@@ -95,29 +93,65 @@ func refused(err error) bool {
 	return errors.As(err, &pe) && (pe.Code[:2] == "22" || pe.Code[:2] == "23")
 }
 
+// tellLost logs an outcome that nobody will read in the history: with the
+// provider's id a person can still say what became of the message.
+func (r *run) tellLost(c engine.Change) {
+	id := c.Record.ProviderID
+	if c.Record.Named {
+		id = "names the recipient"
+	}
+	ctx := r.context(c)
+	r.log.ErrorContext(ctx, "outcome could not be written, the sweeper will find its row",
+		slog.String("key", c.Key.String()), slog.Int64("attempt", c.Fence), slog.String("provider", c.Record.Provider),
+		slog.String("outcome", c.Record.Verdict.Outcome.String()), slog.String("id", id))
+	if c.Record.Kind != engine.KindNone {
+		r.observe(ctx, observation(c, engine.Result{}))
+	}
+	r.observe(ctx, Observation{Kind: "error", Detail: "lost", Key: c.Key, Route: c.Move.Lane.Route, Provider: c.Record.Provider, Wait: -1})
+}
+
 // tell logs what a person may want to know: key, attempt, status and delay,
 // never the recipient, the text or the vendor's words.
 func (r *run) tell(c engine.Change, res engine.Result) {
 	rec := c.Record
-	if rec.Kind == engine.KindNone || rec.Verdict.Outcome == dispatch.OK && !res.Double {
+	if rec.Kind == engine.KindNone || res.Status == engine.Again { // Again: it will be written once more
 		return
 	}
-	ctx := context.WithoutCancel(r.cut)
-	level, text := slog.LevelInfo, "attempt not accepted"
-	switch {
-	case rec.Kind == engine.KindMoved && res.State != dispatch.Dead:
-		level, text = slog.LevelWarn, "message waits"
-	case res.Double:
-		level, text = slog.LevelError, "message was accepted twice"
-	case res.State == dispatch.Held || res.State == dispatch.Dead:
-		level, text = slog.LevelWarn, "message parked"
+	ctx := r.context(c)
+	if r.cfg.Observer != nil {
+		r.observe(ctx, observation(c, res))
 	}
+	level, text := told(rec, res)
 	if !r.log.Enabled(ctx, level) {
 		return
 	}
-	r.log.LogAttrs(ctx, level, text, //nolint:sloglint // one of four fixed texts
-		slog.String("key", c.Key.String()), slog.Int64("attempt", c.Fence), slog.String("provider", rec.Provider),
-		slog.String("outcome", rec.Verdict.Outcome.String()), slog.String("scope", rec.Verdict.Scope.String()),
-		slog.String("reason", rec.Verdict.Reason), slog.Int("status", rec.Evidence.Status), slog.String("code", rec.Evidence.Code),
-		slog.String("state", res.State.String()), slog.String("why", res.Reason.String()), slog.Duration("delay", c.Move.Wait))
+	r.log.LogAttrs(ctx, level, text, //nolint:sloglint // one of a few fixed texts
+		slog.String("key", c.Key.String()), slog.Int64("attempt", c.Fence), slog.String("route", c.Move.Lane.Route),
+		slog.String("provider", rec.Provider), slog.String("outcome", rec.Verdict.Outcome.String()),
+		slog.String("scope", rec.Verdict.Scope.String()), slog.String("reason", rec.Verdict.Reason),
+		slog.Int("status", rec.Evidence.Status), slog.String("code", rec.Evidence.Code), slog.String("state", res.State.String()),
+		slog.String("why", res.Reason.String()), slog.Duration("took", rec.Took), slog.Duration("delay", c.Move.Wait))
+}
+
+// told is how loud a line is, and what it says: what goes as it should is for
+// debugging, what mends itself is worth a line, and what may end with a person
+// is a warning.
+func told(rec engine.Record, res engine.Result) (slog.Level, string) {
+	switch {
+	case res.Double:
+		return slog.LevelError, "message was accepted twice"
+	case rec.Verdict.Outcome == dispatch.OK && rec.Kind == engine.KindLookup:
+		return slog.LevelInfo, "look-up found the message"
+	case rec.Verdict.Outcome == dispatch.OK:
+		return slog.LevelDebug, "message accepted"
+	case res.State == dispatch.Held || res.State == dispatch.Dead:
+		return slog.LevelWarn, "message parked"
+	case rec.Kind == engine.KindMoved:
+		return slog.LevelWarn, "message waits"
+	case rec.Kind == engine.KindLookup:
+		return slog.LevelInfo, "look-up did not find the message"
+	case rec.Verdict.Outcome == dispatch.Unknown:
+		return slog.LevelWarn, "attempt may have been accepted"
+	}
+	return slog.LevelInfo, "attempt not accepted"
 }

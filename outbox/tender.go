@@ -38,7 +38,7 @@ func (r *run) tend(ctx context.Context) {
 			r.tellSwept(ctx, c)
 		}
 		if err != nil && ctx.Err() == nil {
-			r.log.WarnContext(ctx, "maintenance failed", slog.Any("error", err))
+			r.failed(ctx, "maintenance", "maintenance failed", err)
 		}
 		for _, l := range asks {
 			r.send.Go(func() { r.ask(l, began) }) //nolint:contextcheck // look-ups end with the cut, not with ctx
@@ -73,16 +73,22 @@ func (r *run) examine(ctx context.Context) error {
 func (r *run) ask(l engine.Lookup, began watch) {
 	ctx, done := context.WithTimeout(r.cut, r.engine.Timeout(l))
 	defer done()
+	ctx, w := r.begin(ctx, l.Task, "look-up", 0)
 	found, err := l.Do(ctx)
-	r.settles <- r.engine.FinishLookup(l, found, err, began.elapsed())
+	c := r.engine.FinishLookup(l, found, err, began.elapsed())
+	c.Record.Named = engine.Names(l.Query.Content, c.Record.ProviderID)
+	w.end(&c)
+	r.settles <- c
 }
 
 func (r *run) tellSwept(ctx context.Context, c engine.Change) {
 	if c.Record.Kind == engine.KindNone {
 		return
 	}
+	r.observe(ctx, observation(c, engine.Result{State: c.Move.To, Reason: c.Move.Reason}))
 	r.log.WarnContext(ctx, "maintenance moved a message", slog.String("key", c.Key.String()), slog.Int64("attempt", c.Fence),
-		slog.Int("rule", int(c.Move.Rule)), slog.String("goal", c.Move.To.String()), slog.String("reason", c.Move.Reason.String()))
+		slog.String("route", c.Move.Lane.Route), slog.String("provider", c.Record.Provider), slog.Int("rule", int(c.Move.Rule)),
+		slog.String("goal", c.Move.To.String()), slog.String("reason", c.Move.Reason.String()), slog.Duration("delay", c.Move.Wait))
 }
 
 // listen rings the bell for each NOTIFY. Its connection may be half open
@@ -92,7 +98,7 @@ func (r *run) listen(ctx context.Context, bell chan<- struct{}) {
 	pause := pacer{most: 30 * time.Second}
 	for ctx.Err() == nil {
 		if err := r.listenOnce(ctx, bell, &pause); err != nil && ctx.Err() == nil {
-			r.log.WarnContext(ctx, "listen failed", slog.Any("error", err))
+			r.failed(ctx, "listen", "listen failed", err)
 		}
 		r.rest(ctx, nil, pause.fail())
 	}

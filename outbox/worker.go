@@ -55,10 +55,15 @@ type WorkerConfig struct {
 	// empty keeps everything. Several may be set, for routes of their own: the
 	// shortest time that meets a message counts.
 	Retention []Retention
-	// Logger gets one line for each attempt that was not accepted, and for what
-	// a person should see; slog.Default() where nil. It never gets a recipient
-	// or a text.
+	// Logger gets one line for each attempt, with key, attempt, status and delay:
+	// at debug where it was accepted, at info where it will be made again, and as
+	// a warning where it may have been accepted, or the message is held or dead;
+	// slog.Default() where nil. It never gets a recipient, a text or a vendor's
+	// words.
 	Logger *slog.Logger
+	// Observer, where set, is told of each attempt, look-up and move of this
+	// worker, for traces and metrics.
+	Observer Observer
 }
 
 // Limit bounds what goes to a provider. A zero field is no bound.
@@ -217,6 +222,7 @@ type run struct {
 	tasks   chan claimed // from the claimer to the senders
 	senders int          // that there are; the claimer's
 	warned  watch        // of the tender
+	spoilt  sync.Once    // the observer panicked, and that was said
 }
 
 func (r *run) run(ctx context.Context) error {

@@ -74,7 +74,8 @@ func (e *Engine) envelope(t Task) (dispatch.Envelope, error) {
 }
 
 // Send makes the attempt. A panic of the adapter is an attempt whose outcome
-// isn't known; its value isn't kept, since it may quote the message.
+// isn't known; its value isn't kept, since it may quote the message. Neither
+// is a code that does.
 func (a Attempt) Send(ctx context.Context) (acc dispatch.Accepted, err error) {
 	defer func() {
 		if recover() != nil {
@@ -84,7 +85,8 @@ func (a Attempt) Send(ctx context.Context) (acc dispatch.Accepted, err error) {
 			}
 		}
 	}()
-	return a.Provider.Send(ctx, a.Envelope)
+	acc, err = a.Provider.Send(ctx, a.Envelope)
+	return acc, a.shown(err)
 }
 
 // Finish turns what Send returned into the change to settle. elapsed is as for

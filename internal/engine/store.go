@@ -119,6 +119,8 @@ type Record struct {
 	Verdict    dispatch.Verdict
 	Took       time.Duration
 	Actor, Why string
+	// Named tells that ProviderID names a recipient: it is not for logs.
+	Named bool
 }
 
 // Change is a move of one row, and its record.
@@ -134,6 +136,8 @@ type Change struct {
 	// record's provider that passed.
 	Hold *Hold
 	Pass bool
+	// Watch is the caller's own, which comes back beside the result.
+	Watch any
 }
 
 // Status is what became of a change.

@@ -100,6 +100,7 @@ func (e *Engine) tend(ctx context.Context, rows []Task, lookups int) (todo []Loo
 		}
 		c := changes[i]
 		if c.Move.Rule != decide.RuleLookup {
+			c.Move.To, c.Move.Reason = r.State, r.Reason // the statement decides what pending stands for
 			moved = append(moved, c)
 			continue
 		}
