@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/canon"
 	"github.com/seed-8098fbb7/dispatch/internal/decide"
 	"github.com/seed-8098fbb7/dispatch/internal/engine"
 )
@@ -52,8 +53,12 @@ func (b *Box) Receive(ctx context.Context, receipts []dispatch.Receipt) error {
 		if err != nil {
 			return fmt.Errorf("outbox: receipt %d: seal: %w", n, err)
 		}
+		code := label(r.Code, 100)
+		if b.seal != nil && !canon.IsCode(code) {
+			code = "" // a vendor's words, which are not kept
+		}
 		for i, v := range [...]string{
-			r.Provider, label(r.Account, 200), label(r.EventKey, 500), key, label(r.ProviderID, 300), stamp(r.At), label(r.Code, 100), recipient,
+			r.Provider, label(r.Account, 200), label(r.EventKey, 500), key, label(r.ProviderID, 300), stamp(r.At), code, recipient,
 		} {
 			text[i] = append(text[i], v)
 		}
@@ -163,6 +168,9 @@ func receiptEdit(v engine.View, r dueReceipt) engine.Edit {
 		Kind: engine.KindReceipt, Provider: r.provider, Account: r.account, ProviderID: r.id,
 		Evidence: dispatch.Evidence{Stage: dispatch.Answered, Code: r.code},
 		Verdict:  dispatch.Verdict{Outcome: dispatch.OK, Reason: r.kind.String()},
+	}
+	if !canon.IsCode(r.code) { // the vendor's words
+		rec.Evidence.Code, rec.Evidence.Reason = "", r.code
 	}
 	fence := v.Fence
 	edit, res := engine.Learn(v, fence, rec)

@@ -81,6 +81,7 @@ func (c *Client) exchange(ctx context.Context, cn *conn, p *prepared) (Answer, e
 	a.Body, a.Truncated, a.Cut = readBody(resp.Body, c.cfg.MaxBody)
 	a.Evidence = evidence(resp, p.digest, time.Now())
 	keep = werr == nil && a.Whole() && cn.reusable(resp, c.cfg.Idle)
+	a.blot(p.secrets)
 	return a, nil
 }
 

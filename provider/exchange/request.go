@@ -24,7 +24,8 @@ type Request struct {
 	URL string
 	// Header holds what belongs to the message: it is part of the digest.
 	Header http.Header
-	// Auth holds credentials, dates and signatures: it is not.
+	// Auth holds credentials, dates and signatures: it is not. Where the answer
+	// quotes a credential, "[credential]" stands there instead.
 	Auth http.Header
 	// KeyHeader and Key are the idempotency key's field; both empty, none is
 	// sent. They are part of the digest.
@@ -54,6 +55,8 @@ type prepared struct {
 	header http.Header
 	body   []byte
 	digest []byte
+	// secrets must not be read in an answer.
+	secrets []string
 }
 
 // prepare checks a request. Its errors name no value: it may be a secret.
@@ -62,7 +65,7 @@ func prepare(r Request) (*prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &prepared{url: u, method: r.Method, header: http.Header{}, body: r.Body}
+	p := &prepared{url: u, method: r.Method, header: http.Header{}, body: r.Body, secrets: r.secrets()}
 	if p.method == "" {
 		p.method = http.MethodPost
 	}
