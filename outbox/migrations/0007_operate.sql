@@ -22,4 +22,4 @@ create index parked_kind on {schema}.parked (state, lane, reason, parked_at);
 create index receipt_unmatched on {schema}.receipt (received_at) where due is null and applied_at is null;
 create index receipt_received on {schema}.receipt (received_at);
 
-insert into {schema}.migration (version) values (8);
+insert into {schema}.migration (version) values (7);
