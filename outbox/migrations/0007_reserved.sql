@@ -1,1 +1,0 @@
-insert into {schema}.migration (version) values (7);
