@@ -12,7 +12,7 @@ from {schema}.gate g`
 const closeGateSQL = `insert into {schema}.gate as g (provider, country, reason, until, probe_at, actor, why)
 select $1::text, $2::bigint, $3::bigint,
     case when $4::bigint >= 0 then clock_timestamp() + $4::bigint * interval '1 microsecond' end,
-    clock_timestamp() + greatest($5::bigint, $6::bigint) * interval '1 microsecond', nullif($7::text, ''), nullif($8::text, '')
+    clock_timestamp() + greatest($4::bigint, $5::bigint, $6::bigint) * interval '1 microsecond', nullif($7::text, ''), nullif($8::text, '')
 on conflict (provider, country) do update set
     reason = case when coalesce(g.until > clock_timestamp(), true) then greatest(g.reason, excluded.reason) else excluded.reason end,
     until = case when not coalesce(g.until > clock_timestamp(), true) then excluded.until

@@ -49,6 +49,9 @@ func (d *database) closeGate(h engine.Hold) {
 	if h.Sticky {
 		probe = max(probe, now+hysteresis)
 	}
+	if until != forever { // a wait that the provider named holds probes too
+		probe = max(probe, until)
+	}
 	g := d.gate(h.Provider)
 	switch {
 	case g == nil:
