@@ -1,34 +1,151 @@
 package dispatch_test
 
 import (
+	"context"
+	"io/fs"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/pgtest"
+	"github.com/seed-8098fbb7/dispatch/outbox"
 )
 
-// The Go of the README is that of a program that compiles.
-func TestReadmeShowsCodeThatCompiles(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
+// documents are the texts for users and contributors, by path.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	paths, err := filepath.Glob("*.md")
 	require.NoError(t, err)
-	program, err := os.ReadFile("examples/readme/main.go")
+	more, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
-	require.Len(t, blocks, 3)
-	for _, b := range blocks {
-		require.Contains(t, string(program), strings.TrimSpace(b[1]))
+	require.NotEmpty(t, more)
+	docs := map[string]string{}
+	for _, path := range append(paths, more...) {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		docs[path] = string(text)
+	}
+	return docs
+}
+
+var fence = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
+
+// blocks are the fenced blocks of a language, by document.
+func blocks(t *testing.T, language string) map[string][]string {
+	t.Helper()
+	found := map[string][]string{}
+	for path, text := range documents(t) {
+		for _, m := range fence.FindAllStringSubmatch(text, -1) {
+			if m[1] == language {
+				found[path] = append(found[path], strings.TrimSpace(m[2]))
+			}
+		}
+	}
+	return found
+}
+
+// Every block says what it is, so that none escapes the tests below: go, sh
+// and sql are checked, text is what a program prints or a drawing.
+func TestBlocksOfTheDocsAreKnown(t *testing.T) {
+	for path, text := range documents(t) {
+		for _, m := range fence.FindAllStringSubmatch(text, -1) {
+			require.Contains(t, []string{"go", "sh", "sql", "text"}, m[1], "%s: %.60s", path, m[2])
+		}
+		require.NotRegexp(t, `\n\n {4}\S`, fence.ReplaceAllString(text, ""), "%s: an indented block is checked by nothing", path)
 	}
 }
 
-// Each make target that the README names is there.
-func TestReadmeNamesTargetsThatExist(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
+// The Go of the docs stands in programs and tests that compile, word for word.
+func TestGoOfTheDocsCompiles(t *testing.T) {
+	var code strings.Builder
+	for _, folder := range []string{"examples", "internal/drivers", "provider/exchange", "outbox"} {
+		require.NoError(t, filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".go" {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			code.Write(text)
+			return err
+		}))
+	}
+	found := blocks(t, "go")
+	require.Len(t, found["README.md"], 3)
+	for path, list := range found {
+		for _, b := range list {
+			require.Contains(t, code.String(), b, path)
+		}
+	}
+}
+
+// Each command of the docs is one that .ci/run runs, or is run here.
+func TestCommandsOfTheDocs(t *testing.T) {
+	ci, err := os.ReadFile(".ci/run")
 	require.NoError(t, err)
+	done := map[string]bool{}
+	for path, list := range blocks(t, "sh") {
+		for line := range strings.Lines(strings.Join(list, "\n")) {
+			command := strings.TrimSpace(strings.Split(line, "#")[0])
+			if command == "" || done[command] || regexp.MustCompile(`(?m)^(make --no-print-directory |make )`+regexp.QuoteMeta(strings.TrimPrefix(command, "make "))+`\b`).Match(ci) {
+				continue
+			}
+			done[command] = true
+			ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute)
+			cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", command)
+			cmd.Env = append(os.Environ(), "HISTORIES=2000") // a simulation of the docs' size takes minutes
+			out, err := cmd.CombinedOutput()
+			stop()
+			require.NoError(t, err, "%s: %s\n%s", path, command, out)
+		}
+	}
+	require.NotEmpty(t, done)
+}
+
+// The SQL of the docs runs on a box's own tables.
+func TestSQLOfTheDocs(t *testing.T) {
+	server, err := pgtest.Start(t.Context(), pgtest.Options{Own: true})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, server.Close()) }()
+	pool, err := pgxpool.New(t.Context(), server.URL())
+	require.NoError(t, err)
+	defer pool.Close()
+	box, err := outbox.New(pool, outbox.Config{Routes: []dispatch.Route{{Name: "sms", Providers: []string{"test"}}}})
+	require.NoError(t, err)
+	require.NoError(t, box.Migrate(t.Context()))
+	ran := 0
+	for path, list := range blocks(t, "sql") {
+		for _, b := range list {
+			_, err := pool.Exec(t.Context(), b)
+			require.NoError(t, err, "%s: %s", path, b)
+			ran++
+		}
+	}
+	require.Positive(t, ran)
+}
+
+// Each make target, folder and page that the docs name is there.
+func TestDocsNameWhatExists(t *testing.T) {
 	makefile, err := os.ReadFile("Makefile")
 	require.NoError(t, err)
-	for _, m := range regexp.MustCompile(`make ([a-z]+)`).FindAllStringSubmatch(string(readme), -1) {
-		require.Regexp(t, `(?m)^`+m[1]+`:`, string(makefile))
+	for path, text := range documents(t) {
+		for _, m := range regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)").FindAllStringSubmatch(text, -1) {
+			require.Regexp(t, `(?m)^`+m[1]+`:`, string(makefile), path)
+		}
+		for _, m := range regexp.MustCompile("`go run \\./([a-z/]+)`").FindAllStringSubmatch(text, -1) {
+			require.FileExists(t, filepath.Join(m[1], "main.go"), path)
+		}
+		for _, m := range regexp.MustCompile(`\]\(([a-zA-Z0-9_./-]+)\)`).FindAllStringSubmatch(text, -1) {
+			if !strings.Contains(m[1], "://") {
+				_, err := os.Stat(filepath.Join(filepath.Dir(path), m[1]))
+				require.NoError(t, err, path)
+			}
+		}
 	}
 }
