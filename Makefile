@@ -15,7 +15,7 @@ LIGHT  := $(filter-out $(HEAVY),$(NESTED))
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(CURDIR)/.bin/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 
-.PHONY: help test lint check quickstart bench chaos fleet fuzz simulate simulate-mutants
+.PHONY: help test lint check quickstart bench chaos chaos-test soak fleet fuzz simulate simulate-mutants
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,8 +37,18 @@ bench: ## measure throughput; QUICK=1 for minutes, SMOKE=1 for seconds
 	go -C internal/bench test -timeout=$(TIMEOUT) ./...
 	go -C internal/bench run . $(if $(SMOKE),-smoke) $(if $(QUICK),-quick)
 
-chaos: ## run the crash and network-fault tests
-	go -C internal/chaos test -count=1 -timeout=$(TIMEOUT) -v ./...
+MESSAGES ?= 20000
+SECONDS  ?= 150
+MINUTES  ?= 30
+
+chaos: ## strike MESSAGES (20000) messages with real faults for SECONDS (150) from SEED (1); the last line is the result
+	go -C internal/chaos run . -messages $(MESSAGES) -seconds $(SECONDS) -seed $(SEED)
+
+chaos-test: ## run the tests of chaos: lost answers through Toxiproxy, the checker, a planted bug
+	go -C internal/chaos test -count=1 -timeout=$(TIMEOUT) ./...
+
+soak: ## steady load and faults for MINUTES (30); fails where memory, connections or tables grow
+	go -C internal/chaos run . -soak $(MINUTES) -seed $(SEED)
 
 fleet: ## play holds, rates and outages of several processes at full length, in 8 minutes
 	DISPATCH_FULL=1 go test -race -count=1 -timeout=$(TIMEOUT) -v -run '^TestFleet' ./outbox

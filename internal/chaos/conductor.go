@@ -250,7 +250,7 @@ func (c *conductor) kill(ctx context.Context, f fault) error {
 	}
 	c.kills.Add(1)
 	pause(ctx, f.last)
-	err := p.start()
+	err := p.start(ctx)
 	c.fail(err)
 	return err
 }
@@ -278,7 +278,7 @@ func (c *conductor) deploy(ctx context.Context) error {
 	for i := range workers {
 		p := c.process(workerName(i))
 		p.strike.Lock()
-		err := c.replace(p)
+		err := c.replace(ctx, p)
 		p.strike.Unlock()
 		if err != nil {
 			c.fail(fmt.Errorf("deploy: %w", err))
@@ -293,9 +293,9 @@ func (c *conductor) deploy(ctx context.Context) error {
 // be away meanwhile.
 const drainTime = 60 * time.Second
 
-func (c *conductor) replace(p *process) error {
-	if err := p.end(drainTime); err != nil {
+func (c *conductor) replace(ctx context.Context, p *process) error {
+	if err := p.end(ctx, drainTime); err != nil {
 		return err
 	}
-	return p.start()
+	return p.start(ctx)
 }

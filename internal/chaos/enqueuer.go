@@ -67,7 +67,7 @@ func enqueueAll(ctx context.Context, r role) (err error) {
 	if r.Enqueuer == 2 {
 		e.db = stdlib.OpenDB(*e.pool.Config().ConnConfig)
 		e.db.SetMaxOpenConns(8)
-		defer e.db.Close()
+		defer func() { err = errors.Join(err, e.db.Close()) }()
 	}
 	return e.run(ctx)
 }

@@ -65,7 +65,7 @@ func readJournal[T any](path string) (lines []T, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // only read
+	defer func() { _ = f.Close() }() // only read
 	for r := bufio.NewReaderSize(f, 1<<16); ; {
 		text, err := r.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {

@@ -46,7 +46,7 @@ type letters []letter
 func (l letters) Len() int           { return len(l) }
 func (l letters) Less(i, j int) bool { return l[i].due.Before(l[j].due) }
 func (l letters) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
-func (l *letters) Push(x any)        { *l = append(*l, x.(letter)) } //nolint:errcheck,forcetypeassert // heap.Push is called with letters only
+func (l *letters) Push(x any)        { *l = append(*l, x.(letter)) }
 func (l *letters) Pop() any {
 	old := *l
 	last := old[len(old)-1]
@@ -113,7 +113,7 @@ func (p *postman) due() (batch []letter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for now := time.Now(); len(p.queue) > 0 && len(batch) < 50 && p.queue[0].due.Before(now); {
-		batch = append(batch, heap.Pop(&p.queue).(letter)) //nolint:forcetypeassert // it holds nothing else
+		batch = append(batch, heap.Pop(&p.queue).(letter)) // it holds nothing else
 	}
 	p.out += len(batch)
 	return batch

@@ -48,7 +48,9 @@ type process struct {
 	failed error
 }
 
-func (p *process) start() error {
+// start starts the process. ctx bounds nothing of its life: a fault may end it
+// long before, and the conductor's end does.
+func (p *process) start(ctx context.Context) error {
 	text, err := json.Marshal(p.role)
 	if err != nil {
 		return err
@@ -61,9 +63,8 @@ func (p *process) start() error {
 	if err != nil {
 		return err
 	}
-	defer out.Close() // the child has its own
-	// A fault may end the child long before any context does.
-	cmd := exec.CommandContext(context.Background(), self) // #nosec G204 -- this program
+	defer func() { _ = out.Close() }()                           // the child has its own
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), self) // #nosec G204 -- this program
 	cmd.Env = append(os.Environ(), roleVar+"="+string(text))
 	cmd.Stdout, cmd.Stderr = out, out
 	leash, err := cmd.StdinPipe()
@@ -125,10 +126,10 @@ func (p *process) kill() bool {
 }
 
 // end asks the process to end in good order, and says where it doesn't.
-func (p *process) end(patience time.Duration) error {
+func (p *process) end(ctx context.Context, patience time.Duration) error {
 	t := time.NewTimer(patience)
 	defer t.Stop()
-	p.awaken(t.C)
+	p.awaken(ctx, t.C)
 	p.signal(syscall.SIGTERM)
 	select {
 	case <-p.done():
@@ -146,11 +147,11 @@ func (p *process) end(patience time.Duration) error {
 
 // awaken waits until a worker answers: one that has just been started would
 // die of a signal.
-func (p *process) awaken(limit <-chan time.Time) {
+func (p *process) awaken(ctx context.Context, limit <-chan time.Time) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for p.role.Hook != "" {
-		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "tcp", p.role.Hook)
+		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", p.role.Hook)
 		if err == nil {
 			_ = conn.Close() // nothing was said
 			return
@@ -158,6 +159,8 @@ func (p *process) awaken(limit <-chan time.Time) {
 		select {
 		case <-tick.C:
 		case <-p.done():
+			return
+		case <-ctx.Done():
 			return
 		case <-limit:
 			return

@@ -65,7 +65,7 @@ func (c *conductor) conduct(ctx context.Context) (samples []sample, err error) {
 	defer stop()
 	background.Go(func() { c.post.run(posting) })
 	for _, p := range c.list {
-		if err := p.start(); err != nil {
+		if err := p.start(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -80,7 +80,7 @@ func (c *conductor) conduct(ctx context.Context) (samples []sample, err error) {
 		return nil, err
 	}
 	for i := range workers {
-		c.fail(c.process(workerName(i)).end(drainTime))
+		c.fail(c.process(workerName(i)).end(ctx, drainTime))
 	}
 	for _, p := range c.list {
 		c.fail(p.failure())

@@ -27,8 +27,8 @@ type sample struct {
 	rss, heap  int64 // of the first worker, bytes
 	goroutines int64
 	conns      int64 // of the application's role
-	work       int64 // bytes of queue, parked rows, receipts, notices, gates and health, with their indexes
-	kept       int64 // bytes of messages and history, with their indexes
+	work       int64 // bytes of queue, parked rows, notices, gates, rates and health, with their indexes
+	kept       int64 // bytes of what is kept of each message: itself, history, receipts, with their indexes
 	messages   int64
 }
 
@@ -70,9 +70,9 @@ func (c *conductor) sample(ctx context.Context) (s sample, err error) {
 	err = c.db.admin.QueryRow(ctx, `select
 		(select count(*) from pg_stat_activity where usename = 'app'),
 		(select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint from pg_class c where c.relnamespace = '"chaos box"'::regnamespace
-			and c.relkind = 'r' and c.relname not in ('message', 'history')),
+			and c.relkind = 'r' and c.relname not in ('message', 'history', 'receipt')),
 		(select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint from pg_class c where c.relnamespace = '"chaos box"'::regnamespace
-			and c.relkind = 'r' and c.relname in ('message', 'history')),
+			and c.relkind = 'r' and c.relname in ('message', 'history', 'receipt')),
 		(select count(*) from shop.orders)`).Scan(&s.conns, &s.work, &s.kept, &s.messages)
 	return s, err
 }

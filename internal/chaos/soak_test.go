@@ -26,8 +26,8 @@ func TestGrowthIsTold(t *testing.T) {
 	require.Empty(t, tellSamples(flat()))
 	require.ErrorContains(t, tellSamples(flat()[:5])[0], "too few")
 	for name, grow := range map[string]func(s *sample, i int64){
-		"rss":         func(s *sample, i int64) { s.rss += i << 21 },
-		"heap":        func(s *sample, i int64) { s.heap += i << 20 },
+		"rss":         func(s *sample, i int64) { s.rss += i << 22 },
+		"heap":        func(s *sample, i int64) { s.heap += i << 21 },
 		"goroutines":  func(s *sample, i int64) { s.goroutines += i * 6 },
 		"connections": func(s *sample, i int64) { s.conns += 2 * i },
 		"work tables": func(s *sample, i int64) { s.work += i << 20 * 3 },
