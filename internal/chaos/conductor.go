@@ -226,7 +226,7 @@ func toxicOf(f fault) *toxic {
 	case latency:
 		t.Attributes = map[string]any{"latency": f.n, "jitter": f.n / 2}
 	case late:
-		t.Type, t.Stream, t.Toxicity, t.Attributes = "latency", "upstream", 0.5, map[string]any{"latency": f.n}
+		t.Type, t.Stream, t.Toxicity, t.Attributes = "latency", "upstream", 0.05, map[string]any{"latency": f.n}
 	case slicer:
 		t.Attributes = map[string]any{"average_size": 20, "size_variation": 10, "delay": 2000}
 	case bandwidth:

@@ -143,8 +143,10 @@ func draw(r *rand.Rand, kind string, steady int) fault {
 		f.last = between(r, 1*time.Second, 3*time.Second)
 	case late:
 		f.target = kinds[r.IntN(len(kinds))].name
-		f.n = int((leaseTime + lag + between(r, 300*time.Millisecond, time.Second)).Milliseconds())
-		f.last = between(r, 300*time.Millisecond, 900*time.Millisecond)
+		// Later than a look-up is asked first, 5 s after the attempt; and until they
+		// have come, since the bytes on their way end with the fault.
+		hold := attemptTime + 5*time.Second + between(r, 100*time.Millisecond, time.Second)
+		f.n, f.last = int(hold.Milliseconds()), hold+time.Second
 	case silence, reset, latency:
 		f.target = path(r)
 		f.n = 50 + r.IntN(700)
