@@ -61,7 +61,7 @@ func run(ctx context.Context, addr string, readOnly bool) (err error) {
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer func() { err = errors.Join(err, c.Close()) }()
 
 	mux := http.NewServeMux()
 	mux.Handle("/outbox/", http.StripPrefix("/outbox", c))

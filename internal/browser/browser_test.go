@@ -40,6 +40,7 @@ type site struct {
 	pool   *pgxpool.Pool
 	schema string
 	url    string
+	chrome context.Context //nolint:containedctx // it is how the driver names a browser
 
 	mu    sync.Mutex
 	actor console.Actor
@@ -56,7 +57,7 @@ func newSite(t *testing.T) *site {
 	pool, schema := pgtest.Pool(t)
 	d, err := demo.New(t.Context(), pool, schema)
 	require.NoError(t, err)
-	s := &site{demo: d, pool: pool, schema: schema, actor: ada}
+	s := &site{demo: d, pool: pool, schema: schema, actor: ada, chrome: launch(t)}
 	s.url = s.mount(t, d.Box)
 	return s
 }
@@ -109,10 +110,10 @@ func launch(t *testing.T) context.Context {
 	return ctx
 }
 
-// newTab opens a tab. It is of the size of a desktop, in light colours.
-func newTab(t *testing.T, browser context.Context) *tab {
+// tab opens a tab. It is of the size of a desktop, in light colours.
+func (s *site) tab(t *testing.T) *tab {
 	t.Helper()
-	ctx, cancel := chromedp.NewContext(browser)
+	ctx, cancel := chromedp.NewContext(s.chrome)
 	t.Cleanup(cancel)
 	tb := &tab{t: t, ctx: ctx}
 	require.NoError(t, chromedp.Listen(ctx, func(ev any) {

@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -19,10 +18,10 @@ import (
 // One browser and one outbox serve all that follows, since starting them is what
 // takes the time.
 func TestConsole(t *testing.T) {
-	browser, s := launch(t), newSite(t)
+	s := newSite(t)
 	for _, c := range []struct {
 		name string
-		test func(t *testing.T, browser context.Context, s *site)
+		test func(t *testing.T, s *site)
 	}{
 		{"finds out why it was sent twice", why},
 		{"searches", searches},
@@ -36,15 +35,16 @@ func TestConsole(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s.as(ada)
-			c.test(t, browser, s)
+			c.test(t, s)
 		})
 	}
 }
 
 // From the overview alone, with nothing but the key: the page of the message says
 // that it was accepted twice, by whose choice, and why.
-func why(t *testing.T, browser context.Context, s *site) {
-	tb := newTab(t, browser)
+func why(t *testing.T, s *site) {
+	t.Helper()
+	tb := s.tab(t)
 	tb.open(s.url)
 	tb.do(chromedp.SendKeys("#find", s.demo.Twice.String()))
 	require.EqualValues(t, 200, tb.press(chromedp.SendKeys("#find", kb.Enter)))
@@ -61,8 +61,9 @@ func why(t *testing.T, browser context.Context, s *site) {
 	tb.quiet()
 }
 
-func searches(t *testing.T, browser context.Context, s *site) {
-	tb := newTab(t, browser)
+func searches(t *testing.T, s *site) {
+	t.Helper()
+	tb := s.tab(t)
 	tb.open(s.url)
 	tb.do(chromedp.SendKeys("#find", "+46 70 174 00 42"))
 	require.EqualValues(t, 200, tb.press(chromedp.SendKeys("#find", kb.Enter)))
@@ -80,8 +81,9 @@ func searches(t *testing.T, browser context.Context, s *site) {
 	require.Contains(t, tb.text(), "neither a key")
 }
 
-func denied(t *testing.T, browser context.Context, s *site) {
-	tb := newTab(t, browser)
+func denied(t *testing.T, s *site) {
+	t.Helper()
+	tb := s.tab(t)
 	s.as(console.Actor{})
 	for _, path := range []string{"", "messages", "messages/" + s.demo.Twice.String(), "providers", "jobs"} {
 		require.EqualValues(t, 403, tb.press(chromedp.Navigate(s.url+path)), path)
@@ -94,8 +96,9 @@ func denied(t *testing.T, browser context.Context, s *site) {
 }
 
 // A page of another site posts with the browser of somebody who may act.
-func forged(t *testing.T, browser context.Context, s *site) {
-	tb := newTab(t, browser)
+func forged(t *testing.T, s *site) {
+	t.Helper()
+	tb := s.tab(t)
 	tb.open("data:text/html,<form method=post action='" + s.url + "providers'><input name=kind value=provider><input name=name value=postbox>" +
 		"<input name=do value=pause><input name=why value=because><button id=go>Win</button></form>")
 	require.EqualValues(t, 403, tb.press(chromedp.Click("#go")))
@@ -115,8 +118,9 @@ func forged(t *testing.T, browser context.Context, s *site) {
 }
 
 // What vendors and people write is text, wherever it is shown.
-func hostile(t *testing.T, browser context.Context, s *site) {
-	tb := newTab(t, browser)
+func hostile(t *testing.T, s *site) {
+	t.Helper()
+	tb := s.tab(t)
 	key := dead(t, s, 1, `<script>alert("subject")</script>`)[0]
 	evil := `"><img src=x onerror=alert(1)><script>alert(2)</script>` + "𝒜𠮷𒀀 \u202eevil"
 	_, err := s.demo.Box.Retry(t.Context(), key, outbox.Audit{By: evil, Why: evil})
@@ -152,8 +156,9 @@ func hostile(t *testing.T, browser context.Context, s *site) {
 
 // Everything can be reached and pressed without a mouse, and it is seen where
 // one is.
-func byKeyboard(t *testing.T, browser context.Context, s *site) {
-	tb := newTab(t, browser)
+func byKeyboard(t *testing.T, s *site) {
+	t.Helper()
+	tb := s.tab(t)
 	key := dead(t, s, 1, "once more")[0]
 	tb.open(s.url + "messages/" + key.String())
 	tb.do(chromedp.KeyEvent(kb.Tab))
@@ -178,7 +183,8 @@ func byKeyboard(t *testing.T, browser context.Context, s *site) {
 
 // A thousand dead letters go back, the page tells how far it is, and says at the
 // end what became of them.
-func requeue(t *testing.T, browser context.Context, s *site) {
+func requeue(t *testing.T, s *site) {
+	t.Helper()
 	dead(t, s, 1000, "once more")
 	count := func(state dispatch.State) int64 {
 		stats, err := s.demo.Box.Stats(t.Context())
@@ -193,7 +199,7 @@ func requeue(t *testing.T, browser context.Context, s *site) {
 	}
 	before, waiting := count(dispatch.Dead), count(dispatch.Pending)
 	require.GreaterOrEqual(t, before, int64(1000))
-	tb := newTab(t, browser)
+	tb := s.tab(t)
 	tb.open(s.url + "messages?state=dead&route=newsletter")
 	tb.do(chromedp.Click("summary"), chromedp.Click("#v-retry"), chromedp.SendKeys("#why-bulk", "the suppression list was emptied"))
 	require.EqualValues(t, 200, tb.press(chromedp.Click("main form[action$=jobs] .do")))

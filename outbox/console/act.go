@@ -145,6 +145,6 @@ func (c *Console) read(ctx context.Context, r *request, key dispatch.Key, a outb
 	case dispatch.Email:
 		page.Email = &text
 	}
-	c.render(r, http.StatusOK, "content", view{Title: "Text of " + key.String(), Data: page})
+	c.render(ctx, r, http.StatusOK, "content", view{Title: "Text of " + key.String(), Data: page})
 	return nil
 }

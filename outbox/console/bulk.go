@@ -70,15 +70,15 @@ func (c *Console) matching(ctx context.Context, f outbox.Filter) (total int64, a
 	return total, about, nil
 }
 
-func (c *Console) jobList(_ context.Context, r *request) error {
-	c.render(r, http.StatusOK, "jobs", view{Title: "Bulk actions", Nav: "jobs", Data: c.jobs.views("")})
+func (c *Console) jobList(ctx context.Context, r *request) error {
+	c.render(ctx, r, http.StatusOK, "jobs", view{Title: "Bulk actions", Nav: "jobs", Data: c.jobs.views("")})
 	return nil
 }
 
 // refreshJob is how often the page of a job that runs loads itself again.
 const refreshJob = 2
 
-func (c *Console) job(_ context.Context, r *request) error {
+func (c *Console) job(ctx context.Context, r *request) error {
 	list := c.jobs.views(r.PathValue("id"))
 	if len(list) == 0 {
 		return unknownJob()
@@ -88,7 +88,7 @@ func (c *Console) job(_ context.Context, r *request) error {
 		v.Title = number(int64(list[0].Matched)) + " done, " + list[0].Outcome + ": " + list[0].Verb
 		v.Refresh = refreshJob
 	}
-	c.render(r, http.StatusOK, "job", v)
+	c.render(ctx, r, http.StatusOK, "job", v)
 	return nil
 }
 

@@ -148,7 +148,7 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	who.Request, who.w = r, w
-	c.render(who, f.status, "problem", view{Title: http.StatusText(f.status), Data: f.words})
+	c.render(r.Context(), who, f.status, "problem", view{Title: http.StatusText(f.status), Data: f.words})
 }
 
 // pattern is the page without what stands in its address.

@@ -55,7 +55,7 @@ func (c *Console) providers(ctx context.Context, r *request) error {
 		}
 		page.Routes = append(page.Routes, p.with(stats, func(g outbox.Gate) bool { return g.Route == name }))
 	}
-	c.render(r, http.StatusOK, "providers", view{Title: "Providers and routes", Nav: "providers", Data: page})
+	c.render(ctx, r, http.StatusOK, "providers", view{Title: "Providers and routes", Nav: "providers", Data: page})
 	return nil
 }
 

@@ -14,7 +14,7 @@ import (
 
 // Bounds of what runs in the background.
 const (
-	maxRunning = 4         // jobs at once
+	maxRunning = 2         // jobs at once: each takes a few connections of the pool
 	maxKept    = 50        // that are shown, finished ones included
 	jobTime    = time.Hour // that a job may take; starting it again goes on
 )

@@ -40,7 +40,7 @@ func (c *Console) message(ctx context.Context, r *request) error {
 	if v, ok := findVerb(r.URL.Query().Get("done")); ok {
 		m.Done = v.Label
 	}
-	c.render(r, http.StatusOK, "message", view{Title: "Message " + key.String(), Data: m})
+	c.render(ctx, r, http.StatusOK, "message", view{Title: "Message " + key.String(), Data: m})
 	return nil
 }
 

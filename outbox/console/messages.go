@@ -57,14 +57,14 @@ func (c *Console) messages(ctx context.Context, r *request) error {
 	case "held":
 		title, nav = "Held messages", "held"
 	}
-	c.render(r, http.StatusOK, "messages", view{Title: title, Nav: nav, Data: l})
+	c.render(ctx, r, http.StatusOK, "messages", view{Title: title, Nav: nav, Data: l})
 	return nil
 }
 
 func cursor(r *request) string { return r.Form.Get("cursor") }
 
-func (c *Console) searchForm(_ context.Context, r *request) error {
-	c.render(r, http.StatusOK, "search", view{Title: "Search", Nav: "search", Data: list{}})
+func (c *Console) searchForm(ctx context.Context, r *request) error {
+	c.render(ctx, r, http.StatusOK, "search", view{Title: "Search", Nav: "search", Data: list{}})
 	return nil
 }
 
@@ -90,7 +90,7 @@ func (c *Console) search(ctx context.Context, r *request) error {
 		return inWords(err)
 	}
 	l.More = l.Next != ""
-	c.render(r, http.StatusOK, "search", view{Title: "Search", Nav: "search", Data: l})
+	c.render(ctx, r, http.StatusOK, "search", view{Title: "Search", Nav: "search", Data: l})
 	return nil
 }
 

@@ -57,7 +57,7 @@ func (c *Console) overview(ctx context.Context, r *request) error {
 		last.Depths = append(last.Depths, d)
 	}
 	o.Tiles = tiles(stats)
-	c.render(r, http.StatusOK, "overview", view{Title: "Overview", Nav: "overview", Data: o})
+	c.render(ctx, r, http.StatusOK, "overview", view{Title: "Overview", Nav: "overview", Data: o})
 	return nil
 }
 

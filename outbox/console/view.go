@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"context"
 	"embed"
 	"fmt"
 	"html/template"
@@ -78,14 +79,14 @@ func (v view) With(data any) view {
 }
 
 // render writes a page, or nothing of it where its template fails.
-func (c *Console) render(r *request, status int, page string, v view) {
+func (c *Console) render(ctx context.Context, r *request, status int, page string, v view) {
 	v.Root, v.Actor, v.Act, v.Now = root(r.URL.Path), r.actor.Name, r.act, c.now()
 	if v.Act {
 		v.Token = c.token.issue(v.Actor, v.Now)
 	}
 	var b bytes.Buffer
 	if err := c.pages[page].Execute(&b, v); err != nil {
-		c.log.ErrorContext(r.Context(), "console: page can't be drawn", slog.String("page", page), slog.Any("error", err))
+		c.log.ErrorContext(ctx, "console: page can't be drawn", slog.String("page", page), slog.Any("error", err))
 		http.Error(r.w, "500: the page can't be drawn", http.StatusInternalServerError)
 		return
 	}
