@@ -9,13 +9,14 @@ FUZZTIME ?= 10s
 
 # Folders below this one with a go.mod of their own. The heavy ones' tests run by their own targets.
 NESTED := $(sort $(patsubst ./%/go.mod,%,$(shell find . -mindepth 2 -name go.mod -not -path '*/testdata/*' -not -path './.*')))
-HEAVY  := internal/bench internal/chaos
+HEAVY  := internal/bench internal/browser internal/chaos
 LIGHT  := $(filter-out $(HEAVY),$(NESTED))
 
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(CURDIR)/.bin/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 
 .PHONY: help test lint check quickstart bench chaos chaos-test soak fleet fuzz simulate simulate-mutants
+.PHONY: help test lint check quickstart console bench browser chaos fleet fuzz simulate simulate-mutants
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +33,12 @@ check: lint ## lint, go vet, and go.mod files that are tidy
 
 quickstart: ## send one message through a lost answer; the last line is the result
 	go run ./examples/quickstart
+
+console: ## serve the operator's console on demonstration data, until Ctrl-C
+	go run ./examples/console
+
+browser: ## drive the console in a real Chromium, installed if there is none; SCREENS=folder draws its pages
+	go -C internal/browser test -count=1 -timeout=$(TIMEOUT) ./...
 
 bench: ## measure throughput; QUICK=1 for minutes, SMOKE=1 for seconds
 	go -C internal/bench test -timeout=$(TIMEOUT) ./...

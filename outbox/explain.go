@@ -31,7 +31,7 @@ func (h History) String() string {
 	b.WriteByte('\n')
 	for _, e := range h.Events {
 		fmt.Fprintf(&b, "  %s  %s\n", clock(e.At), e)
-		if words := ruleWords(decide.Rule(e.Rule)); words != "" {
+		if words := e.Meaning(); words != "" {
 			fmt.Fprintf(&b, "  %*s  %s\n", len(clock(e.At)), "", words)
 		}
 	}
@@ -54,10 +54,10 @@ func oneLine(s string) string {
 	}, s)
 }
 
-// ruleWords is what a row of the transition table means to somebody who has
-// never seen it; empty where the event says it all.
-func ruleWords(r decide.Rule) string {
-	switch r {
+// Meaning is what the event's row of the transition table means to somebody who
+// has never seen it; empty where the event says it all.
+func (e Event) Meaning() string {
+	switch decide.Rule(e.Rule) {
 	case decide.RuleUnknown:
 		return "it may have been accepted: it is found out before anything else is sent"
 	case decide.RuleRefusedOpen:

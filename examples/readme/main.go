@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"net/http"
 	"os"
 	"os/signal"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/seed-8098fbb7/dispatch"
 	"github.com/seed-8098fbb7/dispatch/outbox"
+	"github.com/seed-8098fbb7/dispatch/outbox/console"
 	"github.com/seed-8098fbb7/dispatch/provider/httpapi"
 )
 
@@ -93,6 +95,23 @@ func requeue(ctx context.Context, box *outbox.Box, who string) error {
 	})
 	fmt.Println(done.Done, done.Refused)
 	return err
+}
+
+// README-END
+
+// README-BEGIN console
+func operate(mux *http.ServeMux, box *outbox.Box, account func(*http.Request) (name string, support bool)) (*console.Console, error) {
+	c, err := console.New(box, console.Config{
+		Authorize: func(r *http.Request) console.Actor {
+			name, support := account(r)
+			return console.Actor{Name: name, Act: support} // without a name nothing is shown, without Act nothing is changed
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	mux.Handle("/outbox/", http.StripPrefix("/outbox", c))
+	return c, nil // Close it at the end: it waits for the bulk verbs that run
 }
 
 // README-END

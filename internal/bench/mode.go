@@ -25,7 +25,7 @@ type mode struct {
 
 var steps = map[string]func(ctx context.Context, b *bench) error{
 	"noop": noop, "httpFast": httpFast, "httpSlow": httpSlow, "enqueue": enqueue, "bulk": bulk, "latency": latency,
-	"held": held, "backlog": backlog, "newsletter": newsletter,
+	"held": held, "backlog": backlog, "newsletter": newsletter, "console": overview,
 }
 
 var smokeMode = mode{
@@ -45,5 +45,5 @@ var full = mode{
 	name: "full", rounds: 5,
 	noop: 200_000, http: 50_000, slow: 50_000, held: 60_000, bulk: 100_000, latency: 500,
 	enqueue: 4 * time.Second, goroutines: []int{1, 8, 32}, pending: 1_000_000,
-	steps: []string{"noop", "httpFast", "httpSlow", "enqueue", "bulk", "latency", "held", "backlog", "newsletter"},
+	steps: []string{"noop", "httpFast", "httpSlow", "enqueue", "bulk", "latency", "held", "backlog", "newsletter", "console"},
 }

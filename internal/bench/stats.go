@@ -87,7 +87,7 @@ func (s series) String() string {
 // resultKeys is the order of the last line.
 var resultKeys = []string{
 	"worked_noop_ratio", "worked_http_ratio", "enqueue_ratio", "enqueue_pipelined_ratio", "bulk_ratio", "latency_p99_ms",
-	"cpu_ratio", "wal_ratio", "backlog_slowdown", "held_ratio", "settle_lag_p99_ms",
+	"cpu_ratio", "wal_ratio", "backlog_slowdown", "held_ratio", "settle_lag_p99_ms", "console_p95_ms",
 }
 
 // result is the last line.

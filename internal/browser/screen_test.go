@@ -46,6 +46,7 @@ func fits(t *testing.T, s *site) {
 	tb := s.tab(t)
 	for name, path := range screens(s) {
 		tb.open(s.url + path)
+		tb.do(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll("details").forEach(d => d.open = true)`))
 		for _, size := range []struct{ name, width int64 }{{0, 390}, {0, 1280}} {
 			for _, scheme := range []string{"light", "dark"} {
 				tb.look(size.width, 844, scheme)
