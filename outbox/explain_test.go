@@ -45,16 +45,16 @@ func TestHistoryAsText(t *testing.T) {
 }
 
 // Every row of the table that leaves a trace of its own is told in words.
-func TestRuleWords(t *testing.T) {
+func TestMeaning(t *testing.T) {
 	seen := map[string]int{}
 	for r := decide.RuleEnqueue; r <= decide.RuleStale; r++ {
-		words := ruleWords(r)
+		words := Event{Rule: int(r)}.Meaning()
 		if words != "" {
 			seen[words]++
 		}
 		require.NotRegexp(t, `^[A-Z]|\.$`, words)
 	}
 	require.Greater(t, len(seen), 20)
-	require.Empty(t, ruleWords(0))
-	require.Empty(t, ruleWords(99))
+	require.Empty(t, Event{}.Meaning())
+	require.Empty(t, Event{Rule: 99}.Meaning())
 }

@@ -48,7 +48,7 @@ const trendSQL = `with recursive k as (
 )
 select k.provider, t.began, sum(t.calls)::bigint, sum(t.failed)::bigint, sum(t.accepted)::bigint
 from k cross join lateral (
-    select floor(extract(epoch from h.slot) / $2::bigint)::bigint * $2::bigint as began, h.calls, h.failed, h.accepted
+    select date_bin($2::bigint * interval '1 second', h.slot, '1970-01-01 00:00:00+00') as began, h.calls, h.failed, h.accepted
     from {schema}.health h
     where h.provider = k.provider and h.country = k.country
         and h.slot > (select clock_timestamp() - $1::bigint * interval '1 microsecond')

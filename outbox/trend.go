@@ -43,9 +43,8 @@ func (b *Box) Trend(ctx context.Context, passed, step time.Duration) ([]Trend, e
 		return nil, missing(err)
 	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (t Trend, err error) {
-		var from int64
-		err = row.Scan(&t.Provider, &from, &t.Calls, &t.Failed, &t.Accepted)
-		t.From = time.Unix(from, 0).UTC()
+		err = row.Scan(&t.Provider, &t.From, &t.Calls, &t.Failed, &t.Accepted)
+		t.From = t.From.UTC()
 		return t, err
 	})
 	return list, missing(err)
