@@ -133,6 +133,12 @@ func serve(ctx context.Context, box *outbox.Box, pool *pgxpool.Pool) {
 		log.Print(err)
 	}
 	box.Wake()
+	pages, err := operate(http.NewServeMux(), box, func(*http.Request) (string, bool) { return "", false })
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	defer func() { _ = pages.Close() }() // it has no error of its own
 	if err := requeue(ctx, box, "ada"); err != nil {
 		log.Print(err)
 	}
