@@ -135,7 +135,7 @@ type Evidence struct {
 	// Status is the HTTP or SMTP status, 0 without an answer.
 	Status int
 	// Code is the vendor's own code, "" where it gave none. What has not the form
-	// of a code (64 letters, digits, "_", ".", ":", "/" and "-", no more than six
+	// of a code (64 letters, digits, "_", ".", ":", "/" and "-", no more than five
 	// digits in a row) is taken for the vendor's words. On a success status
 	// Classify takes it for a failure inside the body that no table lists.
 	Code string

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 )
 
@@ -34,7 +35,11 @@ type Receipt struct {
 
 // LogValue keeps the recipient out of logs.
 func (r Receipt) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("provider", r.Provider), slog.String("key", r.Key.String()), slog.String("id", r.ProviderID),
+	id := r.ProviderID
+	if r.Recipient != "" && strings.Contains(id, strings.TrimPrefix(r.Recipient, "+")) {
+		id = "names the recipient"
+	}
+	return slog.GroupValue(slog.String("provider", r.Provider), slog.String("key", r.Key.String()), slog.String("id", id),
 		slog.String("kind", r.Kind.String()), slog.String("code", codeWord(r.Code)))
 }
 

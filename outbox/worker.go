@@ -165,6 +165,9 @@ func NewWorker(box *Box, cfg WorkerConfig) (*Worker, error) {
 	return w, nil
 }
 
+// String shows nothing of the configuration: Listen has a password.
+func (w *Worker) String() string { return "worker of outbox " + w.box.name }
+
 func or[T comparable](v, zero T) T {
 	var none T
 	if v == none {

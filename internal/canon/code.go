@@ -3,12 +3,13 @@ package canon
 // Limits of a code.
 const (
 	maxCode   = 64
-	maxDigits = 6
+	maxDigits = 5
 )
 
 // IsCode reports whether s has the form of a vendor's error code ("21610",
 // "5.1.1", "invalid_parameter"), and so can hold neither an address, nor a
-// phone number, nor a sentence: what fails goes where a vendor's own words go.
+// phone number, nor a login code of six digits, nor a sentence: what fails goes
+// where a vendor's own words go.
 func IsCode(s string) bool {
 	if len(s) > maxCode {
 		return false

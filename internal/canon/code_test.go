@@ -14,7 +14,7 @@ func TestIsCode(t *testing.T) {
 		assert.True(t, canon.IsCode(s), s)
 	}
 	for _, s := range []string{
-		"+15555550123", "15555550123", "555-0123-45", "555.012.345", "x5550123", "ada@example.com", "Your code is 1", "kód", "a\x00",
+		"+15555550123", "15555550123", "555-0123-45", "555.012.345", "x5550123", "482901", "ada@example.com", "Your code is 1", "kód", "a\x00",
 		"to:1555:5550", strings.Repeat("a", 65),
 	} {
 		assert.False(t, canon.IsCode(s), s)
