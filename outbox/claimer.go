@@ -200,7 +200,7 @@ func (r *run) sendTask(ctx context.Context, t engine.Task, claimed watch) {
 	}
 	limit, done := context.WithTimeout(r.cut, a.Timeout)
 	defer done()
-	limit, w := r.begin(limit, t, "attempt", t.Now.Add(claimed.elapsed()).Sub(t.Due)) //nolint:contextcheck // as above
+	limit, w := r.begin(limit, t, "attempt", t.Now.Add(claimed.elapsed()).Sub(t.Due))
 	began := time.Now()
 	acc, err := a.Send(limit) //nolint:contextcheck // as above
 	c := r.engine.Finish(t, acc, err, claimed.elapsed(), time.Since(began))

@@ -92,7 +92,7 @@ func (r *run) begin(ctx context.Context, t engine.Task, kind string, lag time.Du
 	defer func() {
 		if p := recover(); p != nil {
 			out = ctx
-			r.complain()
+			r.complain(ctx)
 		}
 	}()
 	o := Observation{
@@ -121,15 +121,15 @@ func (r *run) observe(ctx context.Context, o Observation) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			r.complain()
+			r.complain(ctx)
 		}
 	}()
 	r.cfg.Observer.Observe(ctx, o)
 }
 
-func (r *run) complain() {
+func (r *run) complain(ctx context.Context) {
 	r.spoilt.Do(func() {
-		r.log.ErrorContext(context.WithoutCancel(r.cut), "observer panicked")
+		r.log.ErrorContext(context.WithoutCancel(ctx), "observer panicked")
 	})
 }
 

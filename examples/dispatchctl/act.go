@@ -113,7 +113,7 @@ func (a *action) one(ctx context.Context, p *program, k dispatch.Key, who outbox
 		return err
 	}
 	doc := actionDoc{Action: a.name, Matched: 1, Done: map[string]int{state.String(): 1}, Refused: map[string]int{}}
-	return p.write(doc, func(w io.Writer) { fmt.Fprintf(w, "%s: message %s is %s\n", a.name, k, state) })
+	return p.write(doc, func(w io.Writer) { say(w, "%s: message %s is %s\n", a.name, k, state) })
 }
 
 func (a *action) many(ctx context.Context, p *program, box *outbox.Box, pick outbox.Filter, who outbox.Audit, verb outbox.Verb) error {

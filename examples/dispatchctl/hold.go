@@ -83,7 +83,7 @@ func (p *program) gate(f *flag.FlagSet, done string, act func(ctx context.Contex
 		if err := act(ctx, box, kind, name, who); err != nil {
 			return err
 		}
-		return p.write(map[string]string{kind: name, "state": done}, func(w io.Writer) { fmt.Fprintf(w, "%s %s is %s\n", kind, name, done) })
+		return p.write(map[string]string{kind: name, "state": done}, func(w io.Writer) { say(w, "%s %s is %s\n", kind, name, done) })
 	}
 }
 
@@ -159,7 +159,7 @@ func (p *program) wait(ctx context.Context, box *outbox.Box, route string, timeo
 	bar.end()
 	doc.Waited = p.now().Sub(began).Seconds()
 	if written := p.write(doc, func(w io.Writer) {
-		fmt.Fprintf(w, "%d in motion, %d held, %d dead\n", doc.InMotion, doc.Held, doc.Dead)
+		say(w, "%d in motion, %d held, %d dead\n", doc.InMotion, doc.Held, doc.Dead)
 	}); written != nil {
 		return written
 	}
@@ -216,6 +216,11 @@ func prune(p *program, f *flag.FlagSet) func(context.Context, []string) error {
 				return usagef("--delete: %v is too early, want at least a day more than --valid-for", d)
 			}
 		}
+		for _, d := range []time.Duration{r.Scrub, r.ScrubDead, r.Delete, r.DeleteDead} {
+			if d < 0 || d > 100*365*24*time.Hour {
+				return usagef("%v is no age, want 0 to a hundred years", d)
+			}
+		}
 		route := dispatch.Route{Name: "any", Providers: []string{"any"}}
 		route.Policy.ValidFor = *valid
 		if r.Route != "" {
@@ -234,7 +239,7 @@ func prune(p *program, f *flag.FlagSet) func(context.Context, []string) error {
 			return err
 		}
 		if written := p.write(doc, func(w io.Writer) {
-			fmt.Fprintf(w, "%d scrubbed, %d deleted, %d receipts deleted\n", doc.Scrubbed, doc.Deleted, doc.Receipts)
+			say(w, "%d scrubbed, %d deleted, %d receipts deleted\n", doc.Scrubbed, doc.Deleted, doc.Receipts)
 		}); written != nil {
 			return written
 		}

@@ -25,7 +25,7 @@ func migrate(p *program, _ *flag.FlagSet) func(context.Context, []string) error 
 			return err
 		}
 		return p.write(map[string]string{"schema": p.schema, "state": "migrated"}, func(w io.Writer) {
-			fmt.Fprintf(w, "schema %s is migrated\n", p.schema)
+			say(w, "schema %s is migrated\n", p.schema)
 		})
 	}
 }
@@ -117,7 +117,7 @@ func list(p *program, f *flag.FlagSet) func(context.Context, []string) error {
 }
 
 func (d listDoc) text(w io.Writer) {
-	fmt.Fprintln(w, "KEY\tROUTE\tSTATE\tREASON\tPROVIDER\tATTEMPTS\tCHANGED\tLAST ERROR")
+	say(w, "KEY\tROUTE\tSTATE\tREASON\tPROVIDER\tATTEMPTS\tCHANGED\tLAST ERROR\n")
 	for _, m := range d.Messages {
 		last := m.Detail
 		if m.Status != 0 {
@@ -126,10 +126,10 @@ func (d listDoc) text(w io.Writer) {
 		if m.Code != "" {
 			last += ", code " + m.Code
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d of %d\t%s\t%s\n", m.Key, m.Route, m.State, m.Reason, m.Provider, m.Attempts, m.Budget,
+		say(w, "%s\t%s\t%s\t%s\t%s\t%d of %d\t%s\t%s\n", m.Key, m.Route, m.State, m.Reason, m.Provider, m.Attempts, m.Budget,
 			m.Changed.UTC().Format(time.RFC3339), last)
 	}
 	if d.Next != "" {
-		fmt.Fprintf(w, "more with --cursor %s\n", d.Next)
+		say(w, "more with --cursor %s\n", d.Next)
 	}
 }

@@ -118,20 +118,17 @@ func (p *program) run(ctx context.Context, args []string) int {
 }
 
 func (p *program) help() {
-	fmt.Fprintln(p.err, "usage: dispatchctl COMMAND [flags] [arguments]")
+	say(p.err, "usage: dispatchctl COMMAND [flags] [arguments]\n")
 	for _, c := range commands {
-		fmt.Fprintf(p.err, "  %-9s %s\n", c.name, c.text)
+		say(p.err, "  %-9s %s\n", c.name, c.text)
 	}
-	fmt.Fprintln(p.err, "The database is --dsn or DATABASE_URL. Exit codes: 0 done, 1 failed, 2 usage, 3 refused, 130 interrupted.")
+	say(p.err, "The database is --dsn or DATABASE_URL. Exit codes: 0 done, 1 failed, 2 usage, 3 refused, 130 interrupted.\n")
 }
 
 func (p *program) do(ctx context.Context, c command, args []string) error {
 	f := flag.NewFlagSet(c.name, flag.ContinueOnError)
-	f.SetOutput(p.err)
-	f.Usage = func() {
-		fmt.Fprintf(p.err, "usage: dispatchctl %s [flags] %s\n%s\n", c.name, c.args, c.text)
-		f.PrintDefaults()
-	}
+	f.SetOutput(io.Discard)
+	f.Usage = func() {}
 	// Without a default in the flag: the usage would print it.
 	f.StringVar(&p.dsn, "dsn", "", "database; DATABASE_URL where empty, which others on this machine can't see")
 	f.StringVar(&p.schema, "schema", "dispatch", "schema of the outbox")
@@ -140,9 +137,12 @@ func (p *program) do(ctx context.Context, c command, args []string) error {
 	rest, err := parse(f, args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
+		say(p.err, "usage: dispatchctl %s [flags] %s\n%s\n", c.name, c.args, c.text)
+		f.SetOutput(p.err)
+		f.PrintDefaults()
 		return nil
 	case err != nil:
-		return usage{err}
+		return usagef("%w; see dispatchctl %s --help", err, c.name)
 	}
 	return do(ctx, rest)
 }
@@ -177,7 +177,7 @@ func (p *program) code(ctx context.Context, err error) int {
 	case errors.As(err, &r), refusedBy(err) != nil, errors.Is(err, outbox.ErrUnready):
 		code = exitRefused
 	}
-	fmt.Fprintln(p.err, "dispatchctl:", err)
+	say(p.err, "dispatchctl: %v\n", err)
 	return code
 }
 

@@ -83,6 +83,21 @@ func newWorld(t *testing.T, texts ...string) *world {
 		require.NoError(t, pool.QueryRow(context.WithoutCancel(t.Context()), `select count(*) from "`+schema+`".queue where due < now() + interval '1 minute'`).Scan(&n))
 		return n == 0
 	}, 30*time.Second, 20*time.Millisecond)
+	calls := 0 // that say something about the provider: the worker shares them every two seconds
+	for _, text := range texts {
+		if text == "sent" || strings.HasPrefix(text, "lost") {
+			calls++
+		}
+	}
+	require.Eventually(t, func() bool {
+		health, err := w.box.Health(context.WithoutCancel(t.Context()))
+		require.NoError(t, err)
+		told := 0
+		for _, h := range health {
+			told += h.Calls
+		}
+		return told >= calls
+	}, 30*time.Second, 50*time.Millisecond)
 	stop()
 	require.NoError(t, <-done)
 	return w

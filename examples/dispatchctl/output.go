@@ -50,6 +50,9 @@ func cause(err error) string {
 	return "no connection"
 }
 
+// say writes for people. Whoever closed the other end doesn't want to hear.
+func say(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
+
 // write writes v as JSON, or lets text write.
 func (p *program) write(v any, text func(w io.Writer)) error {
 	if p.json {
@@ -266,31 +269,31 @@ func statsOf(s outbox.Stats) statsDoc {
 }
 
 func (d statsDoc) text(w io.Writer) {
-	fmt.Fprintln(w, "ROUTE\tSTATE\tREASON\tCOUNT\tOLDEST\tDUE\tOVERDUE\tLAST HOUR")
+	say(w, "ROUTE\tSTATE\tREASON\tCOUNT\tOLDEST\tDUE\tOVERDUE\tLAST HOUR\n")
 	for _, v := range d.Depths {
 		about := ""
 		if v.Approximate {
 			about = "~"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s%d\t%s\t%d\t%d\t%d\n", v.Route, v.State, v.Reason, about, v.Count, seconds(v.Oldest), v.Due, v.Overdue, v.LastHour)
+		say(w, "%s\t%s\t%s\t%s%d\t%s\t%d\t%d\t%d\n", v.Route, v.State, v.Reason, about, v.Count, seconds(v.Oldest), v.Due, v.Overdue, v.LastHour)
 	}
 	if len(d.Providers) > 0 {
-		fmt.Fprintln(w, "\nPROVIDER\tCOUNTRY\tCALLS\tFAILED\tACCEPTED\tDELIVERED\tP50\tP95\tP99")
+		say(w, "\nPROVIDER\tCOUNTRY\tCALLS\tFAILED\tACCEPTED\tDELIVERED\tP50\tP95\tP99\n")
 	}
 	for _, h := range d.Providers {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", h.Provider, h.Country, h.Calls, h.Failed, h.Accepted, h.Delivered,
+		say(w, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", h.Provider, h.Country, h.Calls, h.Failed, h.Accepted, h.Delivered,
 			seconds(h.P50), seconds(h.P95), seconds(h.P99))
 	}
 	for _, g := range d.Gates {
-		fmt.Fprintf(w, "\n%s%s is held (%s) since %s", g.Provider, g.Route, g.Reason, g.Since.UTC().Format(time.RFC3339))
+		say(w, "\n%s%s is held (%s) since %s", g.Provider, g.Route, g.Reason, g.Since.UTC().Format(time.RFC3339))
 		if g.By != "" {
-			fmt.Fprintf(w, " by %s: %s", g.By, g.Why)
+			say(w, " by %s: %s", g.By, g.Why)
 		}
 	}
-	fmt.Fprintf(w, "\nreceipts waiting %d, without a message %d; notices waiting %d; dead rows %d\n", d.ReceiptsWaiting, d.ReceiptsUnmatched,
+	say(w, "\nreceipts waiting %d, without a message %d; notices waiting %d; dead rows %d\n", d.ReceiptsWaiting, d.ReceiptsUnmatched,
 		d.NoticesWaiting, d.DeadRows)
 	if d.Over != "" {
-		fmt.Fprintln(w, d.Over)
+		say(w, "%s\n", d.Over)
 	}
 }
 
@@ -315,8 +318,8 @@ func (d actionDoc) text(w io.Writer) {
 	if len(parts) == 0 {
 		parts = []string{"nothing to do"}
 	}
-	fmt.Fprintf(w, "%s: %s\n", d.Action, strings.Join(parts, ", "))
+	say(w, "%s: %s\n", d.Action, strings.Join(parts, ", "))
 	if d.Interrupted {
-		fmt.Fprintf(w, "interrupted after %d messages; the same call goes on\n", d.Matched)
+		say(w, "interrupted after %d messages; the same call goes on\n", d.Matched)
 	}
 }

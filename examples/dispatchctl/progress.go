@@ -46,7 +46,7 @@ func (b *bar) at(n int64) {
 		of = fmt.Sprintf(" of %d", max(b.total, n))
 	}
 	if !b.terminal {
-		fmt.Fprintf(b.to, "%s: %d%s\n", b.what, n, of)
+		say(b.to, "%s: %d%s\n", b.what, n, of)
 		return
 	}
 	const width = 30
@@ -55,7 +55,7 @@ func (b *bar) at(n int64) {
 		done := int(width * n / max(b.total, n))
 		drawing = " [" + strings.Repeat("#", done) + strings.Repeat(".", width-done) + "]"
 	}
-	fmt.Fprintf(b.to, "\r\x1b[K%s%s %d%s", b.what, drawing, n, of)
+	say(b.to, "\r\x1b[K%s%s %d%s", b.what, drawing, n, of)
 	b.drawn = true
 }
 
@@ -87,6 +87,6 @@ func (p *program) busy(what string) (stop func()) {
 // end takes the bar away: what it came to stands elsewhere.
 func (b *bar) end() {
 	if b.drawn {
-		fmt.Fprint(b.to, "\r\x1b[K")
+		say(b.to, "\r\x1b[K")
 	}
 }

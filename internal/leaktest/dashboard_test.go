@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -81,7 +81,7 @@ func TestDashboardAsksForWhatThereIs(t *testing.T) {
 						return nil
 					}
 					for _, m := range n.LabelMatchers {
-						if m.Name != labels.MetricName {
+						if m.Name != model.MetricNameLabel {
 							assert.Contains(t, known[name], m.Name, "%s: %s", panel.Title, n)
 						}
 					}

@@ -69,7 +69,7 @@ func newWorld(t *testing.T, p *outboxtest.Provider, link bool) *world {
 	return w
 }
 
-func (w *world) enqueue(t *testing.T, ctx context.Context, i dispatch.Intent) {
+func (w *world) enqueue(ctx context.Context, t *testing.T, i dispatch.Intent) {
 	t.Helper()
 	require.NoError(t, w.box.InTx(ctx, func(tx pgx.Tx) error {
 		_, err := w.box.Enqueue(ctx, tx, i)
@@ -121,7 +121,7 @@ func lossy() *outboxtest.Provider {
 func text(list []attribute.KeyValue) string {
 	var b strings.Builder
 	for _, a := range list {
-		fmt.Fprintf(&b, "%s=%s ", a.Key, a.Value.Emit())
+		fmt.Fprintf(&b, "%s=%s ", a.Key, a.Value.String())
 	}
 	return b.String()
 }
@@ -133,7 +133,7 @@ func TestSpansGoOnWithTheTraceOfTheEnqueue(t *testing.T) {
 	ctx, request := w.trace.Tracer("app").Start(t.Context(), "POST /login")
 	i.TraceParent = outboxotel.TraceParent(ctx)
 	require.NotEmpty(t, i.TraceParent)
-	w.enqueue(t, ctx, i)
+	w.enqueue(ctx, t, i)
 	request.End()
 	spans := w.calls(t, i.Key, 3)
 	for n, s := range spans {
@@ -160,7 +160,7 @@ func TestLinkedSpansBeginTracesOfTheirOwn(t *testing.T) {
 	i := sms()
 	ctx, request := w.trace.Tracer("app").Start(t.Context(), "POST /login")
 	i.TraceParent = outboxotel.TraceParent(ctx)
-	w.enqueue(t, ctx, i)
+	w.enqueue(ctx, t, i)
 	seen := map[trace.TraceID]bool{request.SpanContext().TraceID(): true}
 	for _, s := range w.calls(t, i.Key, 3) {
 		assert.False(t, seen[s.SpanContext.TraceID()])
@@ -178,7 +178,7 @@ func TestSpansWithoutAParent(t *testing.T) {
 	for _, parent := range []string{"", "nonsense", "00-00000000000000000000000000000000-0000000000000000-01", "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"} {
 		i := sms()
 		i.TraceParent = parent
-		w.enqueue(t, t.Context(), i)
+		w.enqueue(t.Context(), t, i)
 		s := w.calls(t, i.Key, 1)[0]
 		assert.False(t, s.Parent.IsValid(), parent)
 		assert.Empty(t, s.Links, parent)
@@ -189,11 +189,11 @@ func TestSpansWithoutAParent(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	w := newWorld(t, lossy(), false)
 	i := sms()
-	w.enqueue(t, t.Context(), i)
+	w.enqueue(t.Context(), t, i)
 	w.calls(t, i.Key, 3)
 	later := sms()
 	later.NotBefore = time.Now().Add(time.Hour)
-	w.enqueue(t, t.Context(), later)
+	w.enqueue(t.Context(), t, later)
 	require.NoError(t, w.box.Pause(t.Context(), "test", outbox.Audit{By: "ada", Why: "test"}))
 
 	var all metricdata.ResourceMetrics

@@ -84,10 +84,10 @@ func TestScrape(t *testing.T) {
 	box, pool, schema := newBox(t)
 	metrics := outboxprom.New(outboxprom.Config{Box: box})
 	p := &outboxtest.Provider{Respond: func(_ context.Context, e dispatch.Envelope, accept func() dispatch.Accepted) (dispatch.Accepted, error) {
-		switch body := e.Content.(dispatch.SMS).Body; {
-		case body == "refused":
+		switch e.Content.(dispatch.SMS).Body {
+		case "refused":
 			return dispatch.Accepted{}, &dispatch.Fault{Verdict: dispatch.Verdict{Outcome: dispatch.Rejected, Scope: dispatch.Message, Reason: "+15555550123"}}
-		case body == "lost":
+		case "lost":
 			return dispatch.Accepted{}, context.DeadlineExceeded
 		}
 		return accept(), nil
@@ -118,7 +118,7 @@ func TestScrape(t *testing.T) {
 	}, 20*time.Second, 10*time.Millisecond)
 	stop()
 	require.NoError(t, <-done)
-	_, err = box.Cancel(t.Context(), keys[3], outbox.Audit{By: "ada", Why: "test"}) // held → dead, superseded or cancelled
+	_, err = box.Cancel(t.Context(), keys[3], outbox.Audit{By: "ada", Why: "test"})
 	require.NoError(t, err)
 	require.NoError(t, box.PauseRoute(t.Context(), "sms", outbox.Audit{By: "ada", Why: "test"}))
 
