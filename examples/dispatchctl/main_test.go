@@ -123,7 +123,7 @@ func (w *world) call(ctx context.Context, args ...string) (code int, out, err st
 
 var (
 	moments   = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
-	clocks    = regexp.MustCompile(`\d\d:\d\d:\d\d\.\d{3}`)
+	clocks    = regexp.MustCompile(`(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\.\d{3}`)
 	durations = regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+(\.\d+)?(ms|s)\b`)
 	numbers   = regexp.MustCompile(`("[a-z0-9_]*seconds": )[0-9.e-]+`)
 	rows      = regexp.MustCompile(`(dead rows |"queue_dead_rows": |"transactions": |"name": ")\d+`)
@@ -145,6 +145,7 @@ func (w *world) steady(s string) string {
 	s = rows.ReplaceAllString(s, "${1}0")
 	s = cursors.ReplaceAllString(s, "$1.0.")
 	s = durations.ReplaceAllString(s, "DURATION")
+	s = strings.ReplaceAll(s, ", next step in DURATION", "") // said where the step was not due at once
 	return s
 }
 

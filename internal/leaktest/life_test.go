@@ -46,6 +46,10 @@ func TestNothingLeaks(t *testing.T) {
 	for where, least := range map[string]int{"log": 300, "error": 200, "span": 50, "metric": 5, "webhook": 8, "print": 50} {
 		assert.GreaterOrEqual(t, len(n.lines[where]), least, where)
 	}
+	told := strings.Join(n.lines["error"], "\n")
+	for _, name := range strings.Fields("httpapi twilio vonage sinch infobip resend postmark sendgrid mailgun infrai ses smtp") {
+		assert.GreaterOrEqual(t, strings.Count(told, name+" send: "), 10, "%s was refused too seldom", name)
+	}
 }
 
 // The test above finds what is there: an adapter that puts what it must not

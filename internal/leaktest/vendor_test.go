@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch"
@@ -19,7 +20,9 @@ import (
 	"github.com/seed-8098fbb7/dispatch/provider/postmark"
 	"github.com/seed-8098fbb7/dispatch/provider/resend"
 	"github.com/seed-8098fbb7/dispatch/provider/sendgrid"
+	"github.com/seed-8098fbb7/dispatch/provider/ses"
 	"github.com/seed-8098fbb7/dispatch/provider/sinch"
+	"github.com/seed-8098fbb7/dispatch/provider/smtp"
 	"github.com/seed-8098fbb7/dispatch/provider/twilio"
 	"github.com/seed-8098fbb7/dispatch/provider/vonage"
 )
@@ -81,6 +84,15 @@ func adapters(t *testing.T, url string) []adapter {
 	add(ma, err, ma.Webhook, true)
 	ir, err := infrai.New(infrai.Config{APIKey: secret, From: from, BaseURL: url + "/infrai"})
 	add(ir, err, nil, true)
+	aws, err := ses.New(ses.Config{
+		Region: "eu-west-1", Credentials: credentials.NewStaticCredentialsProvider("AKIAEXAMPLE", secret, secret), From: from,
+		Topics: []string{"arn:aws:sns:eu-west-1:123456789012:mail"}, ConfigurationSet: "mail", BaseURL: url,
+	})
+	add(aws, err, aws.Webhook, true)
+	relay, err := smtp.New(smtp.Config{
+		Name: "smtp", Account: "shop", Addr: newMailServer(t), Plaintext: true, Username: "shop", Password: secret, From: from, Hello: "shop.example",
+	})
+	add(relay, err, nil, true)
 	return list
 }
 
