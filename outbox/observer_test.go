@@ -203,6 +203,11 @@ func TestLogLevels(t *testing.T) {
 				Evidence: dispatch.Evidence{Stage: dispatch.Answered, Status: 400, Code: "15555550123", Reason: "no such number 15555550123"},
 				Verdict:  dispatch.Verdict{Outcome: dispatch.Rejected, Scope: dispatch.Message, Reason: "refused"},
 			}
+		case body == "code 4829":
+			return dispatch.Accepted{}, &dispatch.Fault{
+				Evidence: dispatch.Evidence{Stage: dispatch.Answered, Status: 400, Code: "4829"},
+				Verdict:  dispatch.Verdict{Outcome: dispatch.Rejected, Scope: dispatch.Message, Reason: "refused"},
+			}
 		case body == "lost":
 			return dispatch.Accepted{}, context.DeadlineExceeded
 		case e.Attempt == 1:
@@ -212,8 +217,9 @@ func TestLogLevels(t *testing.T) {
 	}}
 	log := slog.New(slog.NewTextHandler(&locked{mu: &mu, to: &text}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	stop := start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: log})
-	again, refused, lost := sms("again"), sms("refused"), sms("lost")
-	enqueue(t, box, again, refused, lost)
+	again, refused, lost, quoted := sms("again"), sms("refused"), sms("lost"), sms("code 4829")
+	enqueue(t, box, again, refused, lost, quoted)
+	require.Empty(t, reaches(t, box, quoted.Key, dispatch.Dead).Events[0].Code, "it is the text's, not the vendor's")
 	reaches(t, box, again.Key, dispatch.Sent)
 	reaches(t, box, refused.Key, dispatch.Dead)
 	reaches(t, box, lost.Key, dispatch.Held)

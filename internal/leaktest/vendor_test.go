@@ -33,7 +33,7 @@ const (
 	address = "sentinel.ada@leak.example"
 	code    = "739154"
 	body    = "sentinelbody code " + code
-	secret  = "sentinelsecret/0123456789abcdef"
+	secret  = "sentinelsecret_abcdefgh_12345" // it looks like an error code
 )
 
 // adapter is a provider, its webhook where it has one, and its kind.
