@@ -40,6 +40,9 @@ func newTable(t *testing.T) table {
 // through is the same store on sessions with these settings.
 func (tb table) through(settings map[string]string) table {
 	cfg := tb.pool.Config()
+	if settings != nil {
+		pgtest.Direct(tb.t, cfg.ConnConfig) // they are the session's
+	}
 	for k, v := range settings {
 		cfg.ConnConfig.RuntimeParams[k] = v
 	}

@@ -7,10 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch"
 	"github.com/seed-8098fbb7/dispatch/internal/engine"
+	"github.com/seed-8098fbb7/dispatch/internal/pgtest"
 )
 
 // stopped runs do, whose statement waits at its first look at the clock, with
@@ -31,9 +33,9 @@ func (tb table) stopped(texts *statements, do func(s *store), meanwhile func()) 
 	for n, sql := range texts.claim {
 		changed.claim[n] = hold(sql)
 	}
-	conn, err := tb.pool.Acquire(tb.t.Context())
+	conn, err := pgx.ConnectConfig(tb.t.Context(), pgtest.Direct(tb.t, tb.pool.Config().ConnConfig)) // a session's lock
 	require.NoError(tb.t, err)
-	defer conn.Release()
+	defer func() { require.NoError(tb.t, conn.Close(context.WithoutCancel(tb.t.Context()))) }()
 	key := []any{lock, int(tb.pool.Config().ConnConfig.Port)}
 	_, err = conn.Exec(tb.t.Context(), "select pg_advisory_lock($1::int, $2::int)", key...)
 	require.NoError(tb.t, err)

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/pgtest"
 	"github.com/seed-8098fbb7/dispatch/outbox"
 	"github.com/seed-8098fbb7/dispatch/outbox/outboxtest"
 )
@@ -112,18 +114,23 @@ func TestClaimAnswerLost(t *testing.T) {
 func TestConnectionsKilledBeforeTheSettle(t *testing.T) {
 	box, pool, schema := newBox(t)
 	mine, through, _ := behindProxy(t, pool, schema)
+	direct := pool.Config() // a pooler may give the killer a connection that the one before it has killed
+	pgtest.Direct(t, direct.ConnConfig)
+	killer, err := pgxpool.NewWithConfig(t.Context(), direct)
+	require.NoError(t, err)
+	t.Cleanup(killer.Close)
 	vendor := &outboxtest.Provider{Promise: deduping(20 * time.Second)}
 	vendor.Respond = func(ctx context.Context, e dispatch.Envelope, accept func() dispatch.Accepted) (dispatch.Accepted, error) {
 		a := accept()
 		if e.Attempt == 1 {
-			_, err := pool.Exec(ctx, `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'behind-proxy'`)
+			_, err := killer.Exec(ctx, `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'behind-proxy'`)
 			if err != nil {
 				return dispatch.Accepted{}, err
 			}
 		}
 		return a, nil
 	}
-	_, err := through.Exec(t.Context(), "select 1")
+	_, err = through.Exec(t.Context(), "select 1")
 	require.NoError(t, err)
 	start(t, mine, outbox.WorkerConfig{Providers: []dispatch.Provider{vendor}, Logger: discard})
 	intents := many(20, nil)

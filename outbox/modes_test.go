@@ -31,13 +31,13 @@ var hostile = []string{
 }
 
 // rolePool connects as a role that is no superuser, owns nothing yet, and has
-// an empty search_path, in one of pgx's exec modes.
-func rolePool(t *testing.T, mode pgx.QueryExecMode) *pgxpool.Pool {
+// an empty search_path.
+func rolePool(t *testing.T, change func(*pgx.ConnConfig)) *pgxpool.Pool {
 	t.Helper()
 	super, _ := pgtest.Pool(t)
 	cfg, err := pgxpool.ParseConfig(pgtest.Role(t, super))
 	require.NoError(t, err)
-	cfg.ConnConfig.DefaultQueryExecMode = mode
+	change(cfg.ConnConfig)
 	cfg.MaxConns = 8
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	require.NoError(t, err)
@@ -48,7 +48,7 @@ func rolePool(t *testing.T, mode pgx.QueryExecMode) *pgxpool.Pool {
 func ident(schema string) string { return pgx.Identifier{schema}.Sanitize() }
 
 // The whole life of messages, in each exec mode: what travels as text or
-// binary, prepared or not, comes to the same. B117: the last two keep nothing
+// binary, prepared or not, comes to the same. B117: three of them keep nothing
 // in the session, as a pooler in transaction mode needs it.
 func TestWholeLifeInEveryExecMode(t *testing.T) {
 	t.Parallel()
@@ -58,7 +58,12 @@ func TestWholeLifeInEveryExecMode(t *testing.T) {
 	} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
-			pool := rolePool(t, mode)
+			pool := rolePool(t, func(cfg *pgx.ConnConfig) {
+				if mode == pgx.QueryExecModeCacheStatement || mode == pgx.QueryExecModeDescribeExec {
+					pgtest.Direct(t, cfg) // these need a session
+				}
+				cfg.DefaultQueryExecMode = mode
+			})
 			require.False(t, ask[bool](t, pool, "select usesuper from pg_user where usename = current_user"))
 			require.Empty(t, ask[string](t, pool, "show search_path"))
 			wholeLife(t, pool, hostile[n], nil)
@@ -69,7 +74,7 @@ func TestWholeLifeInEveryExecMode(t *testing.T) {
 
 func TestHostileSchemaNames(t *testing.T) {
 	t.Parallel()
-	pool := rolePool(t, pgx.QueryExecModeCacheStatement)
+	pool := rolePool(t, func(*pgx.ConnConfig) {})
 	for _, name := range hostile[5:] {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,6 +110,9 @@ func TestOddSessions(t *testing.T) {
 			t.Parallel()
 			cfg, err := pgxpool.ParseConfig(pgtest.Role(t, super))
 			require.NoError(t, err)
+			pgtest.Direct(t, cfg.ConnConfig)
+			// As text, which the other modes may ask for, pgx itself reads neither times nor bytes that are written oddly.
+			cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 			for k, v := range set {
 				cfg.ConnConfig.RuntimeParams[k] = v
 			}

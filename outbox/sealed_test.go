@@ -46,6 +46,23 @@ func sealedBox(t *testing.T, pool *pgxpool.Pool, schema string, s outbox.Sealer)
 	return box
 }
 
+// pgDump finds one that is no older than the server, from which it would refuse to
+// read.
+func pgDump(t *testing.T, pool *pgxpool.Pool) (path string, ok bool) {
+	t.Helper()
+	path, err := exec.LookPath("pg_dump")
+	if err != nil {
+		return "", false
+	}
+	says, err := exec.CommandContext(t.Context(), path, "--version").Output() // pg_dump (PostgreSQL) 15.18 (Debian ...)
+	require.NoError(t, err)
+	_, version, _ := strings.Cut(string(says), "(PostgreSQL) ")
+	var major int
+	_, err = fmt.Sscanf(version, "%d", &major)
+	require.NoError(t, err, "%s", says)
+	return path, major >= ask[int](t, pool, "select current_setting('server_version_num')::int / 10000")
+}
+
 // dump is everything that the schema's tables hold, as text, and what pg_dump
 // says of it where there is a pg_dump.
 func dump(t *testing.T, pool *pgxpool.Pool, schema string) string {
@@ -63,12 +80,12 @@ func dump(t *testing.T, pool *pgxpool.Pool, schema string) string {
 		require.NoError(t, err)
 		out.WriteString(table + "\n" + strings.Join(lines, "\n") + "\n")
 	}
-	url, err := url.Parse(pgtest.URL(t))
+	url, err := url.Parse(pgtest.DirectURL(t))
 	require.NoError(t, err)
 	query := url.Query()
 	query.Del("search_path") // pgx's own
 	url.RawQuery = query.Encode()
-	if path, err := exec.LookPath("pg_dump"); err == nil {
+	if path, ok := pgDump(t, pool); ok {
 		cmd := exec.CommandContext(t.Context(), path, "--schema="+schema, "--dbname="+url.String())
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr

@@ -258,7 +258,7 @@ func TestNotifyCarriesNothing(t *testing.T) {
 		box, err := outbox.New(pool, outbox.Config{Schema: schema, Routes: routes(), Notify: true})
 		require.NoError(t, err)
 		require.NoError(t, box.Migrate(t.Context()))
-		listener, err := pgx.Connect(t.Context(), pgtest.URL(t))
+		listener, err := pgx.Connect(t.Context(), pgtest.DirectURL(t))
 		require.NoError(t, err)
 		defer func() { _ = listener.Close(context.WithoutCancel(t.Context())) }()
 		_, err = listener.Exec(t.Context(), "listen "+ident(channel))

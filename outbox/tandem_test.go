@@ -91,6 +91,7 @@ func newTandem(t *testing.T) *tandem {
 	require.NoError(t, err)
 	cfg := admin.Config()
 	cfg.MaxConns = 1
+	pgtest.Direct(t, cfg.ConnConfig) // all that follows is the session's
 	cfg.ConnConfig.RuntimeParams["search_path"] = schema + ", pg_catalog"
 	cfg.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan" // planning is most of the time otherwise
 	cfg.ConnConfig.RuntimeParams["tandem.clock"] = stamp(sim.TandemStart)

@@ -71,7 +71,7 @@ func TestConflictLeavesTheTransactionUsable(t *testing.T) {
 }
 
 // blocked waits until the backend of tx waits for another's lock.
-func blocked(t *testing.T, pool *pgxpool.Pool, pid uint32) {
+func blocked(t *testing.T, pool *pgxpool.Pool, pid int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		return ask[bool](t, pool, "select coalesce(wait_event_type = 'Lock', false) from pg_stat_activity where pid = $1", pid)
@@ -107,7 +107,7 @@ func TestTwinOfAConcurrentTransaction(t *testing.T) { //nolint:tparallel // each
 		t.Run(name, func(t *testing.T) {
 			i := sms("hello")
 			a, b := begin(t, pool), begin(t, pool, pgx.TxOptions{IsoLevel: c.iso})
-			_ = ask[int](t, b, "select 1") // its snapshot, where it has one, is older than A's commit
+			pid := ask[int](t, b, "select pg_backend_pid()") // its snapshot, where it has one, is older than A's commit
 			_, err := box.Enqueue(t.Context(), a, i)
 			require.NoError(t, err)
 			type result struct {
@@ -119,7 +119,7 @@ func TestTwinOfAConcurrentTransaction(t *testing.T) { //nolint:tparallel // each
 				added, err := box.Enqueue(t.Context(), b, c.twin(i))
 				done <- result{added, err}
 			}()
-			blocked(t, pool, b.Conn().PgConn().PID())
+			blocked(t, pool, pid)
 			if c.commit {
 				require.NoError(t, a.Commit(t.Context()))
 			} else {
@@ -250,9 +250,9 @@ func TestTransactionRepeatedAfterALostConnection(t *testing.T) { //nolint:tparal
 			box, err := outbox.New(through, outbox.Config{Schema: schema, Routes: routes()})
 			require.NoError(t, err)
 			i, before := sms("hello"), rows()
-			write := func(added *bool, pid chan<- uint32) func(tx pgx.Tx) error {
+			write := func(added *bool, pid chan<- int) func(tx pgx.Tx) error {
 				return func(tx pgx.Tx) (err error) {
-					pid <- tx.Conn().PgConn().PID()
+					pid <- ask[int](t, tx, "select pg_backend_pid()")
 					if err := add(tx); err != nil {
 						return err
 					}
@@ -261,7 +261,7 @@ func TestTransactionRepeatedAfterALostConnection(t *testing.T) { //nolint:tparal
 				}
 			}
 			var added bool
-			pid := make(chan uint32, 2)
+			pid := make(chan int, 2)
 			require.ErrorIs(t, box.InTx(t.Context(), write(&added, pid)), net.ErrClosed)
 			<-pid
 			require.Equal(t, before, rows())

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -37,20 +38,29 @@ type app struct {
 // told to send its arguments in binary, too.
 func each(t *testing.T, test func(a app)) {
 	t.Helper()
-	for name, c := range map[string]struct{ driver, params string }{
-		"pgx": {"pgx", ""}, "pgx, simple protocol": {"pgx", "default_query_exec_mode=simple_protocol"},
-		"pgx, exec": {"pgx", "default_query_exec_mode=exec"},
-		"pq":        {"postgres", "sslmode=disable"}, "pq, binary": {"postgres", "sslmode=disable&binary_parameters=yes"},
+	for name, c := range map[string]struct {
+		driver string
+		params map[string]string
+	}{
+		"pgx": {"pgx", nil}, "pgx, simple protocol": {"pgx", map[string]string{"default_query_exec_mode": "simple_protocol"}},
+		"pgx, exec":  {"pgx", map[string]string{"default_query_exec_mode": "exec"}},
+		"pq":         {"postgres", map[string]string{"sslmode": "disable"}},
+		"pq, binary": {"postgres", map[string]string{"sslmode": "disable", "binary_parameters": "yes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pool, base := pgtest.Pool(t)
-			url := pgtest.URL(t)
-			join := "?"
-			if strings.Contains(url, "?") {
-				join = "&"
+			u, err := url.Parse(pgtest.URL(t))
+			require.NoError(t, err)
+			query := u.Query()
+			if c.driver != "pgx" {
+				query.Del("default_query_exec_mode") // through a pooler pgtest's URL has one
 			}
-			db, err := sql.Open(c.driver, url+join+c.params)
+			for k, v := range c.params {
+				query.Set(k, v)
+			}
+			u.RawQuery = query.Encode()
+			db, err := sql.Open(c.driver, u.String())
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, db.Close()) })
 			a := app{t: t, db: db, pool: pool, schema: `"` + base + ` it's"`}

@@ -80,6 +80,9 @@ func newCluster(ctx context.Context, bin string, opts Options) (_ *cluster, err 
 
 func (c *cluster) data() string { return filepath.Join(c.dir, "data") }
 
+// poolerPidfile is where the leash looks for a pooler.
+func (c *cluster) poolerPidfile() string { return filepath.Join(c.dir, "pooler.pid") }
+
 func (c *cluster) url() string {
 	return fmt.Sprintf("postgres://postgres:%s@127.0.0.1:%d/postgres?sslmode=disable", c.password, c.port)
 }
@@ -180,7 +183,7 @@ func (c *cluster) start(ctx context.Context) error {
 		select {
 		case <-exited:
 			c.exited = nil
-			return fmt.Errorf("pgtest: the server ended at its start: %s", c.logTail())
+			return fmt.Errorf("pgtest: the server ended at its start: %s", logTail(logfile.Name()))
 		case <-ctx.Done():
 			return errors.Join(fmt.Errorf("pgtest: waiting for the server: %w: %w", ctx.Err(), err), c.halt(Immediate, stopTimeout))
 		case <-tick.C:
@@ -236,9 +239,9 @@ func (c *cluster) remove() error {
 	return errors.Join(c.halt(Immediate, stopTimeout), c.leash.let(), os.RemoveAll(c.dir))
 }
 
-// logTail is the end of the server's log, on one line.
-func (c *cluster) logTail() string {
-	text, err := os.ReadFile(filepath.Join(c.dir, "log"))
+// logTail is the end of a log, on one line.
+func logTail(file string) string {
+	text, err := os.ReadFile(file) //nolint:gosec // a file of our own
 	if err != nil {
 		return err.Error()
 	}

@@ -23,6 +23,9 @@ type leash struct {
 const leashScript = `
 trap '' HUP INT TERM
 cat >/dev/null
+pid=
+[ -f "$1/pooler.pid" ] && read -r pid <"$1/pooler.pid"
+[ -n "$pid" ] && kill -KILL "$pid"
 file=$1/data/postmaster.pid
 pid=
 [ -f "$file" ] && read -r pid <"$file"

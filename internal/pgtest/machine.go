@@ -68,7 +68,7 @@ func (m machine) find(ctx context.Context, bin string) (string, error) {
 	if dir, ok := m.look(); ok {
 		return dir, nil
 	}
-	return m.install(ctx)
+	return m.install(ctx, "postgresql", errNone, m.look)
 }
 
 func (m machine) look() (dir string, ok bool) {
@@ -116,15 +116,37 @@ func folderVersion(dir string) float64 {
 	return v
 }
 
-// install brings the server programs by apt-get, if there is one and it needs no password, and finds them.
-func (m machine) install(ctx context.Context) (string, error) {
+// Program returns the full name of the first of the programs, looked up as [exec.LookPath] does, that is on this machine.
+// Where there is none it installs Debian's package with apt-get first, if that needs no password.
+func Program(ctx context.Context, pkg string, names ...string) (string, error) {
+	return thisMachine().program(ctx, pkg, names...)
+}
+
+func (m machine) program(ctx context.Context, pkg string, names ...string) (string, error) {
+	look := func() (string, bool) {
+		for _, name := range names {
+			if path, err := m.lookPath(name); err == nil {
+				return path, true
+			}
+		}
+		return "", false
+	}
+	if path, ok := look(); ok {
+		return path, nil
+	}
+	return m.install(ctx, pkg, fmt.Errorf("pgtest: no %s found: install it (apt-get install %[1]s)", pkg), look)
+}
+
+// install brings a package by apt-get, if there is one and it needs no password, and returns what look then finds. none is
+// the error of whoever has to do it by hand.
+func (m machine) install(ctx context.Context, name string, none error, look func() (string, bool)) (string, error) {
 	if _, err := m.lookPath("apt-get"); err != nil {
-		return "", errNone
+		return "", none
 	}
 	var command []string
 	if !m.root {
 		if _, err := m.run(ctx, "sudo", "-n", "true"); err != nil {
-			return "", errNone
+			return "", none
 		}
 		command = []string{"sudo", "-n"}
 	}
@@ -133,24 +155,24 @@ func (m machine) install(ctx context.Context) (string, error) {
 	// go test runs the test programs of several packages at once: one installs, the others wait for it and then find it.
 	unlock, err := m.lock(ctx)
 	if err != nil {
-		return "", fmt.Errorf("pgtest: waiting to install postgresql: %w", err)
+		return "", fmt.Errorf("pgtest: waiting to install %s: %w", name, err)
 	}
 	defer unlock()
-	if dir, ok := m.look(); ok {
-		return dir, nil
+	if found, ok := look(); ok {
+		return found, nil
 	}
-	m.log.InfoContext(ctx, "pgtest: no PostgreSQL server programs found, installing them with apt-get")
-	for _, args := range [][]string{{"update"}, {"install", "-y", "--no-install-recommends", "postgresql"}} {
+	m.log.InfoContext(ctx, "pgtest: installing with apt-get", "package", name)
+	for _, args := range [][]string{{"update"}, {"install", "-y", "--no-install-recommends", name}} {
 		args = append(slices.Clone(command), args...)
 		if out, err := m.run(ctx, args[0], args[1:]...); err != nil {
-			return "", fmt.Errorf("%w (%s: %w: %s)", errNone, strings.Join(args, " "), err, lastLine(out))
+			return "", fmt.Errorf("%w (%s: %w: %s)", none, strings.Join(args, " "), err, lastLine(out))
 		}
 	}
-	dir, ok := m.look()
+	found, ok := look()
 	if !ok {
-		return "", errNone
+		return "", none
 	}
-	return dir, nil
+	return found, nil
 }
 
 func lastLine(out []byte) string {

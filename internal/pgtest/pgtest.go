@@ -9,6 +9,9 @@
 //
 // Where none of these works, the error is one line that says what to do.
 //
+// With DISPATCH_TEST_POOLER set to one of pgx's exec modes cache_describe, exec and simple_protocol, [URL], [Pool] and [Role]
+// lead through a PgBouncer in transaction mode in front of a throwaway cluster, found or installed like the server.
+//
 // A test calls [Pool] for a schema of its own and lets its TestMain call [Main]; a program calls [Start]. A cluster goes
 // away with the process that started it, however that process ends.
 package pgtest

@@ -23,10 +23,12 @@ const poolConns = 16
 // cleanUpTimeout is how long a test's clean-up may wait, for a connection or a lock that the test never let go of.
 const cleanUpTimeout = 20 * time.Second
 
-// shared is the one server of a test program.
+// shared is the one server of a test program, with the pooler in front of it if there is to be one.
 var shared struct {
 	sync.Mutex
 	server *Server
+	pooler *pooler
+	url    string // the pooler's, if there is one
 	err    error
 }
 
@@ -36,6 +38,9 @@ func Main(m *testing.M) {
 	code := m.Run()
 	shared.Lock()
 	defer shared.Unlock()
+	if shared.pooler != nil {
+		shared.pooler.close()
+	}
 	if shared.server != nil {
 		if err := shared.server.Close(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -54,7 +59,7 @@ func sharedServer(tb testing.TB) *Server {
 		// Not the test's own context: the server is for all of them. Minutes, because it may have to be installed.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), 8*time.Minute)
 		defer cancel()
-		shared.server, shared.err = Start(ctx, Options{})
+		shared.err = startShared(ctx, thisMachine())
 	}
 	if shared.err != nil {
 		tb.Fatal(shared.err)
@@ -62,11 +67,53 @@ func sharedServer(tb testing.TB) *Server {
 	return shared.server
 }
 
+func startShared(ctx context.Context, m machine) error {
+	mode, err := poolerMode(m)
+	if err != nil {
+		return err
+	}
+	if shared.server, err = start(ctx, m, Options{Own: mode != ""}); err != nil {
+		return err
+	}
+	shared.url = shared.server.URL()
+	if mode == "" {
+		return nil
+	}
+	if shared.pooler, err = newPooler(ctx, m, shared.server.cluster); err != nil {
+		return err
+	}
+	shared.url = shared.pooler.url(shared.url, mode)
+	return nil
+}
+
 // URL is the connection string of a superuser of the test program's server, with an empty search_path: for database/sql
-// and for pools of one's own.
+// and for pools of one's own. It leads through the pooler if DISPATCH_TEST_POOLER asks for one.
 func URL(tb testing.TB) string {
 	tb.Helper()
+	sharedServer(tb)
+	return withParam(tb, shared.url, "search_path", "")
+}
+
+// DirectURL is [URL], never through the pooler: for what needs a session.
+func DirectURL(tb testing.TB) string {
+	tb.Helper()
 	return withParam(tb, sharedServer(tb).URL(), "search_path", "")
+}
+
+// Direct leads config, of a connection to the test program's server as whatever role, past the pooler if there is one, and
+// returns it. For what needs a session: its settings, its locks, its prepared statements, its process.
+func Direct(tb testing.TB, config *pgx.ConnConfig) *pgx.ConnConfig {
+	tb.Helper()
+	server := sharedServer(tb)
+	if shared.pooler == nil {
+		return config
+	}
+	direct, err := pgx.ParseConfig(server.URL())
+	if err != nil {
+		tb.Fatal("pgtest: the server's URL can't be parsed") // the error would show its password
+	}
+	config.Host, config.Port = direct.Host, direct.Port
+	return config
 }
 
 // Pool returns a pool of connections for this test and the name of a fresh, empty schema, which needs no quotes. The
@@ -89,7 +136,7 @@ func Pool(tb testing.TB) (*pgxpool.Pool, string) {
 		if err := closePool(pool, cleanUpTimeout); err != nil {
 			tb.Error(err)
 		}
-		if err := admin(tb, config.ConnConfig, "drop schema if exists "+schema+" cascade"); err != nil {
+		if err := admin(tb, "drop schema if exists "+schema+" cascade"); err != nil {
 			tb.Errorf("dropping the test's schema: %v", err)
 		}
 	})
@@ -106,13 +153,13 @@ func Role(tb testing.TB, pool *pgxpool.Pool) string {
 	config := pool.Config().ConnConfig
 	role, password := uniqueName("r"), rand.Text()
 	tb.Cleanup(func() {
-		err := admin(tb, config, oneAtATime, "drop owned by "+role+" cascade", "drop role "+role)
+		err := admin(tb, oneAtATime, "drop owned by "+role+" cascade", "drop role "+role)
 		if err != nil {
 			tb.Errorf("dropping the test's role: %v", err)
 		}
 	})
 	database := pgx.Identifier{config.Database}.Sanitize()
-	err := admin(tb, config, oneAtATime,
+	err := admin(tb, oneAtATime,
 		"create role "+role+" login nosuperuser nocreatedb nocreaterole password '"+password+"'",
 		"grant connect, create on database "+database+" to "+role)
 	if err != nil {
@@ -126,11 +173,11 @@ func Role(tb testing.TB, pool *pgxpool.Pool) string {
 const oneAtATime = "select pg_advisory_lock(4801234)"
 
 // admin runs statements on a connection of its own, outside the pool that the test may have closed or used up.
-func admin(tb testing.TB, config *pgx.ConnConfig, statements ...string) (err error) {
+func admin(tb testing.TB, statements ...string) (err error) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), cleanUpTimeout)
 	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, config)
+	conn, err := pgx.Connect(ctx, DirectURL(tb))
 	if err != nil {
 		return err
 	}

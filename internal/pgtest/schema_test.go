@@ -58,7 +58,7 @@ func TestTheSearchPathIsEmpty(t *testing.T) {
 	_, err = pool.Exec(t.Context(), "create table public."+inPublic+" ()")
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		require.NoError(t, admin(t, pool.Config().ConnConfig, "drop table public."+inPublic))
+		require.NoError(t, admin(t, "drop table public."+inPublic))
 	})
 
 	for name, url := range map[string]string{"pool": pool.Config().ConnString(), "URL": URL(t), "Role": Role(t, pool)} {
