@@ -1,5 +1,5 @@
 # Nothing has to be set up first: Go, make and a C compiler (for the race detector) are enough. Tests, quickstart and bench
-# find, start or install PostgreSQL by themselves (internal/pgtest), provider/smtp's also Postfix.
+# find, start or install PostgreSQL and PgBouncer by themselves (internal/pgtest), provider/smtp's also Postfix, matrix npm.
 
 SHELL := bash
 .DEFAULT_GOAL := help
@@ -17,6 +17,7 @@ GOLANGCI := $(CURDIR)/.bin/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 
 .PHONY: help test lint check quickstart bench chaos chaos-test soak fleet fuzz simulate simulate-mutants
 .PHONY: help test lint check quickstart console bench browser chaos fleet fuzz simulate simulate-mutants
+.PHONY: help test lint check quickstart bench chaos fleet pooler matrix fuzz simulate simulate-mutants
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +60,17 @@ soak: ## steady load and faults for MINUTES (30); fails where memory, connection
 
 fleet: ## play holds, rates and outages of several processes at full length, in 8 minutes
 	DISPATCH_FULL=1 go test -race -count=1 -timeout=$(TIMEOUT) -v -run '^TestFleet' ./outbox
+
+pooler: ## run outbox's and the drivers' tests through a PgBouncer, in each exec mode that goes through one
+	@set -e; for mode in cache_describe exec simple_protocol; do (set -x; export DISPATCH_TEST_POOLER=$$mode; \
+		go test -count=1 -timeout=$(TIMEOUT) ./outbox; go -C internal/drivers test -count=1 -timeout=$(TIMEOUT) ./...); done
+	@PATH="$$PATH:/usr/sbin" pgbouncer --version | head -n 1
+
+# What a version of Postgres may parse, plan or lock in another way, in a minute a version.
+MATRIX_SMOKE := ^Test(WholeLife|Hostile|Odd|Migrat|Schema|Claim|Plan|Enqueue|Copy|Twin|EndToEnd|Stats|List|Model)
+
+matrix: ## run outbox's tests on Postgres 14 to 18; SMOKE=1 for those of the SQL, ONLY=14,18 for some versions
+	go run ./internal/matrix $(if $(ONLY),-only=$(ONLY)) $(if $(SMOKE),-run='$(MATRIX_SMOKE)')
 
 fuzz: ## run each fuzz test for FUZZTIME (10s)
 	@set -e; total=0; \

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -64,7 +65,7 @@ func (r release) fetch(ctx context.Context, dir string) (bin string, err error) 
 		return "", err
 	}
 	root := filepath.Join(dir, "package")
-	text, err := os.ReadFile(filepath.Join(root, "native", "pg-symlinks.json"))
+	text, err := os.ReadFile(filepath.Join(root, "native", "pg-symlinks.json")) //nolint:gosec // what we just fetched
 	if err != nil {
 		return "", err
 	}
@@ -82,10 +83,11 @@ func (r release) fetch(ctx context.Context, dir string) (bin string, err error) 
 }
 
 func command(ctx context.Context, name string, args ...string) ([]byte, error) {
-	out, err := exec.CommandContext(ctx, name, args...).Output()
+	out, err := exec.CommandContext(ctx, name, args...).Output() //nolint:gosec // the commands are fetch's
 	if err != nil {
 		stderr := ""
-		if exit, ok := err.(*exec.ExitError); ok {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
 			stderr = strings.TrimSpace(string(exit.Stderr))
 		}
 		return nil, fmt.Errorf("%s %s: %w: %s", filepath.Base(name), strings.Join(args, " "), err, stderr)

@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"testing"
@@ -24,7 +25,7 @@ func TestThePoolerGivesEachTransactionAnotherSession(t *testing.T) {
 	_, direct, through := pooled(t)
 	conn, err := pgx.Connect(t.Context(), through)
 	require.NoError(t, err)
-	defer conn.Close(t.Context())
+	defer func() { require.NoError(t, conn.Close(context.WithoutCancel(t.Context()))) }()
 	seen := map[string]bool{}
 	requireSoon(t, "another session", func() bool {
 		var pid, path string
@@ -99,7 +100,7 @@ func TestDirectIsPastThePooler(t *testing.T) {
 	config := Direct(t, pool.Config().ConnConfig)
 	conn, err := pgx.ConnectConfig(t.Context(), config)
 	require.NoError(t, err)
-	defer conn.Close(t.Context())
+	defer func() { require.NoError(t, conn.Close(context.WithoutCancel(t.Context()))) }()
 	direct, err := pgx.ParseConfig(DirectURL(t))
 	require.NoError(t, err)
 	require.Equal(t, direct.Port, config.Port)
