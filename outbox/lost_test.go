@@ -112,18 +112,19 @@ func TestClaimAnswerLost(t *testing.T) {
 // B124: the database goes away between the provider's answer and the settle.
 // The outcome is written when it is back; there is no second call.
 func TestConnectionsKilledBeforeTheSettle(t *testing.T) {
-	box, pool, schema := newBox(t)
+	_, pool, schema := newBox(t)
 	mine, through, _ := behindProxy(t, pool, schema)
-	direct := pool.Config() // a pooler may give the killer a connection that the one before it has killed
-	pgtest.Direct(t, direct.ConnConfig)
-	killer, err := pgxpool.NewWithConfig(t.Context(), direct)
+	cfg := pool.Config() // of all but the worker: a pooler may give anybody a connection that is being killed
+	pgtest.Direct(t, cfg.ConnConfig)
+	direct, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	require.NoError(t, err)
-	t.Cleanup(killer.Close)
+	t.Cleanup(direct.Close)
+	box := boxOn(t, direct, schema)
 	vendor := &outboxtest.Provider{Promise: deduping(20 * time.Second)}
 	vendor.Respond = func(ctx context.Context, e dispatch.Envelope, accept func() dispatch.Accepted) (dispatch.Accepted, error) {
 		a := accept()
 		if e.Attempt == 1 {
-			_, err := killer.Exec(ctx, `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'behind-proxy'`)
+			_, err := direct.Exec(ctx, `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'behind-proxy'`)
 			if err != nil {
 				return dispatch.Accepted{}, err
 			}
@@ -135,7 +136,7 @@ func TestConnectionsKilledBeforeTheSettle(t *testing.T) {
 	start(t, mine, outbox.WorkerConfig{Providers: []dispatch.Provider{vendor}, Logger: discard})
 	intents := many(20, nil)
 	enqueueMany(t, box, intents)
-	require.Eventually(t, func() bool { return count(t, pool, schema, "queue") == 0 }, 15*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return count(t, direct, schema, "queue") == 0 }, 15*time.Second, 10*time.Millisecond)
 	for _, i := range intents {
 		require.Len(t, vendor.SendsOf(i.Key), 1)
 	}
