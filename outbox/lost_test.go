@@ -136,7 +136,7 @@ func TestConnectionsKilledBeforeTheSettle(t *testing.T) {
 	start(t, mine, outbox.WorkerConfig{Providers: []dispatch.Provider{vendor}, Logger: discard})
 	intents := many(20, nil)
 	enqueueMany(t, box, intents)
-	require.Eventually(t, func() bool { return count(t, direct, schema, "queue") == 0 }, 15*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return count(t, direct, schema, "queue") == 0 }, 60*time.Second, 10*time.Millisecond)
 	for _, i := range intents {
 		require.Len(t, vendor.SendsOf(i.Key), 1)
 	}
