@@ -15,9 +15,7 @@ LIGHT  := $(filter-out $(HEAVY),$(NESTED))
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(CURDIR)/.bin/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 
-.PHONY: help test lint check quickstart bench chaos chaos-test soak fleet fuzz simulate simulate-mutants
-.PHONY: help test lint check quickstart console bench browser chaos fleet fuzz simulate simulate-mutants
-.PHONY: help test lint check quickstart bench chaos fleet pooler matrix fuzz simulate simulate-mutants
+.PHONY: help test lint check quickstart console bench browser chaos chaos-test soak fleet pooler matrix fuzz simulate simulate-mutants
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -77,7 +77,7 @@ func TestGoOfTheDocsCompiles(t *testing.T) {
 		}))
 	}
 	found := blocks(t, "go")
-	require.Len(t, found["README.md"], 3)
+	require.Len(t, found["README.md"], 4)
 	for path, list := range found {
 		for _, b := range list {
 			require.Contains(t, code.String(), b, path)
