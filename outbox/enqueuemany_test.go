@@ -110,7 +110,7 @@ func TestEnqueueMany(t *testing.T) { //nolint:tparallel // as above
 
 // Two producers copy the same keys at once: the second waits for the first's
 // end, and is told that they are there.
-func TestCopyWaitsForItsTwin(t *testing.T) {
+func TestCopyWaitsForItsTwin(t *testing.T) { //nolint:tparallel // one after the other
 	t.Parallel()
 	box, pool, schema := newBox(t)
 	for name, end := range map[string]func(tx pgx.Tx) error{

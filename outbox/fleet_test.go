@@ -195,7 +195,7 @@ func TestFleetLosesOneBlockByACrash(t *testing.T) {
 // An outage, with one provider and two processes: refused connections, and a
 // storm of 503 at one that dedupes. Nothing is dead, nothing held, all is sent
 // after it, each once, and the fleet comes back step by step.
-func TestFleetSurvivesAnOutage(t *testing.T) {
+func TestFleetSurvivesAnOutage(t *testing.T) { //nolint:tparallel // its two outages at once, but beside no other test
 	for name, storm := range map[string]bool{"refused connections": false, "503 after accepting": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
