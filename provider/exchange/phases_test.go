@@ -28,7 +28,7 @@ func TestPhases(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	proxy := func(*http.Request) (*url.URL, error) { return url.Parse("http://proxy.example:3128") }
+	proxy := func(*http.Request) (*url.URL, error) { return url.Parse("http://relay.example:3128") }
 	for name, c := range map[string]struct {
 		url   string
 		cfg   exchange.Config

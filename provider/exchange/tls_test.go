@@ -209,7 +209,7 @@ func TestProxy(t *testing.T) {
 	})
 	t.Run("odd scheme", func(t *testing.T) {
 		_, err := client(t, exchange.Config{Proxy: func(*http.Request) (*url.URL, error) {
-			return url.Parse("socks5://user:hunter2@proxy.example")
+			return url.Parse("socks5://user:hunter2@relay.example")
 		}}).Do(t.Context(), post(secure))
 		fault(t, err, dispatch.NotSent, dispatch.CauseLocal)
 	})

@@ -116,7 +116,7 @@ func TestHostAndCredentials(t *testing.T) {
 		"api.dublin.ie1.twilio.com:443":  {Region: "ie1", Edge: "dublin"},
 		"api.ashburn.us1.twilio.com:443": {Edge: "ashburn"},
 		"api.au1.twilio.com:443":         {Region: "au1"},
-		"proxy.example.com:8443":         {BaseURL: "https://proxy.example.com:8443/"},
+		"relay.example.com:8443":         {BaseURL: "https://relay.example.com:8443/"},
 	} {
 		var dialed string
 		cfg.AccountSID, cfg.AuthToken, cfg.From = accountSID, "t", "Shop"
