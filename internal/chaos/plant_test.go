@@ -24,9 +24,10 @@ func TestAPlantedBugIsFound(t *testing.T) {
 	out, err = exec.CommandContext(ctx, program, "-plant", "doubt", "-messages", "1200", "-seconds", "20", "-seed", "3", "-dir", t.TempDir()).Output()
 	var exit *exec.ExitError
 	require.True(t, errors.As(err, &exit), "%v\n%s", err, out)
-	require.Equal(t, 1, exit.ExitCode(), "%s", out)
-	require.Regexp(t, `violation: \S+ \((searched|echoing|mute|brief|pair)\): delivered \d times`, string(out))
-	found := regexp.MustCompile(`RESULT messages=1200 lost=0 duplicates=(\d+) `).FindStringSubmatch(string(out))
+	require.Equal(t, 1, exit.ExitCode(), "%s\n%s", out, exit.Stderr)
+	require.Regexp(t, `violation: \S+ \((searched|echoing|mute|brief|pair)\): delivered \d times`, string(out), "%s", exit.Stderr)
+	// What is dead and was delivered all the same counts as lost.
+	found := regexp.MustCompile(`RESULT messages=1200 lost=\d+ duplicates=(\d+) `).FindStringSubmatch(string(out))
 	require.NotNil(t, found, "%s", out)
 	require.NotEqual(t, "0", found[1])
 }

@@ -48,6 +48,9 @@ type process struct {
 	failed error
 }
 
+// log is the file that the process writes to.
+func (p *process) log() string { return filepath.Join(p.role.Dir, p.role.Name+".log") }
+
 // start starts the process. ctx bounds nothing of its life: a fault may end it
 // long before, and the conductor's end does.
 func (p *process) start(ctx context.Context) error {
@@ -59,7 +62,7 @@ func (p *process) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := os.OpenFile(filepath.Join(p.role.Dir, p.role.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	out, err := os.OpenFile(p.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}

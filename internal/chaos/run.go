@@ -104,7 +104,7 @@ func (c *conductor) settle(ctx context.Context) error {
 		select {
 		case <-p.done():
 		case <-ctx.Done():
-			return fmt.Errorf("%s still runs: %w", p.role.Name, ctx.Err())
+			return fmt.Errorf("%s still runs: %w\n%s", p.role.Name, ctx.Err(), c.stuck(p))
 		}
 	}
 	tick := time.NewTicker(250 * time.Millisecond)
@@ -126,6 +126,24 @@ func (c *conductor) settle(ctx context.Context) error {
 			fmt.Printf("%6.1fs %s\n", time.Since(c.start).Seconds(), left)
 		}
 	}
+}
+
+// stuck says what the database's sessions do, and the last that a process logged.
+func (c *conductor) stuck(p *process) string {
+	ctx, done := context.WithTimeout(context.Background(), 5*time.Second)
+	defer done()
+	var sessions string
+	err := c.db.admin.QueryRow(ctx, `select coalesce(string_agg(format('%s %s %s/%s since %s: %s', pid, state, wait_event_type, wait_event,
+		clock_timestamp() - coalesce(query_start, backend_start), left(query, 100)), chr(10)), 'no sessions')
+		from pg_stat_activity where backend_type = 'client backend'`).Scan(&sessions)
+	if err != nil {
+		sessions = err.Error()
+	}
+	log, err := os.ReadFile(p.log())
+	if err != nil {
+		log = []byte(err.Error())
+	}
+	return sessions + "\n" + string(log[max(0, len(log)-2000):])
 }
 
 // left says what is still in motion.
