@@ -104,7 +104,7 @@ func (c *conductor) settle(ctx context.Context) error {
 		select {
 		case <-p.done():
 		case <-ctx.Done():
-			return fmt.Errorf("%s still runs: %w\n%s", p.role.Name, ctx.Err(), c.stuck(p))
+			return fmt.Errorf("%s still runs: %w\n%s", p.role.Name, ctx.Err(), c.stuck(context.WithoutCancel(ctx), p))
 		}
 	}
 	tick := time.NewTicker(250 * time.Millisecond)
@@ -129,8 +129,8 @@ func (c *conductor) settle(ctx context.Context) error {
 }
 
 // stuck says what the database's sessions do, and the last that a process logged.
-func (c *conductor) stuck(p *process) string {
-	ctx, done := context.WithTimeout(context.Background(), 5*time.Second)
+func (c *conductor) stuck(ctx context.Context, p *process) string {
+	ctx, done := context.WithTimeout(ctx, 5*time.Second)
 	defer done()
 	var sessions string
 	err := c.db.admin.QueryRow(ctx, `select coalesce(string_agg(format('%s %s %s/%s since %s: %s', pid, state, wait_event_type, wait_event,
