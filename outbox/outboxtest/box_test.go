@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"runtime/pprof"
 	"strings"
 	"testing"
 	"time"
@@ -114,6 +115,19 @@ func TestEnqueuedSQL(t *testing.T) {
 	require.NoError(t, tx.Rollback())
 }
 
+// goroutinesOf counts the goroutines with the label that run the outbox's code.
+func goroutinesOf(t *testing.T, label string) (n int) {
+	t.Helper()
+	var profile strings.Builder
+	require.NoError(t, pprof.Lookup("goroutine").WriteTo(&profile, 1))
+	for stack := range strings.SplitSeq(profile.String(), "\n\n") {
+		if strings.Contains(stack, label) && strings.Contains(stack, "dispatch/outbox.(*") {
+			n++
+		}
+	}
+	return n
+}
+
 // Work comes back when all is done that can be: lost answers, refusals and
 // retries of a real policy in a moment, what lies ahead untouched.
 func TestWork(t *testing.T) {
@@ -141,16 +155,20 @@ func TestWork(t *testing.T) {
 		return accept(), nil
 	}
 	var told []outbox.Notice
-	before := runtime.NumGoroutine()
-	box.Work(outbox.WorkerConfig{
-		Providers: []dispatch.Provider{p},
-		Notices: func(_ context.Context, n outbox.Notice) error {
-			told = append(told, n)
-			return nil
-		},
+	// Goroutines inherit the labels of the one that starts them: what the worker
+	// started is found among those of the tests that run beside this one.
+	pprof.Do(t.Context(), pprof.Labels("worker", box.Schema), func(context.Context) {
+		box.Work(outbox.WorkerConfig{
+			Providers: []dispatch.Provider{p},
+			Notices: func(_ context.Context, n outbox.Notice) error {
+				told = append(told, n)
+				require.Positive(t, goroutinesOf(t, box.Schema), "the worker runs")
+				return nil
+			},
+		})
 	})
 	require.Len(t, told, 1)
-	require.LessOrEqual(t, runtime.NumGoroutine(), before+5, "the pool's own at most")
+	require.Zero(t, goroutinesOf(t, box.Schema), "none of the worker's is left")
 	for key, want := range map[dispatch.Key]dispatch.State{
 		ok.Key: dispatch.Sent, busy.Key: dispatch.Sent, lost.Key: dispatch.Sent, bad.Key: dispatch.Dead, later.Key: dispatch.Pending,
 	} {
