@@ -3,8 +3,11 @@ package outbox
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-8098fbb7/dispatch/internal/engine"
 )
@@ -112,7 +115,9 @@ func (r *run) claimOnce(ctx context.Context) (n int, more bool, err error) {
 	defer done()
 	tasks, more, err := r.engine.Claim(query, free, id)
 	if err != nil {
-		r.work.Go(func() { r.audit(ctx, id) })
+		if !unsent(err) {
+			r.work.Go(func() { r.audit(id) }) //nolint:contextcheck // it ends with the cut, not with ctx
+		}
 		return 0, false, err
 	}
 	for _, t := range tasks {
@@ -158,10 +163,17 @@ func claimID() (id [16]byte) {
 	return id
 }
 
+// unsent reports whether an error proves that the server got nothing: there was
+// no connection, or no byte was written to it.
+func unsent(err error) bool {
+	var none *pgconn.ConnectError
+	return errors.As(err, &none) || pgconn.SafeToRetry(err)
+}
+
 // audit hands back what a failed claim took, and looks again until the leases
-// of such a claim have ended: its commit may land late.
-func (r *run) audit(ctx context.Context, id [16]byte) {
-	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), r.engine.Shortest())
+// of such a claim have ended, since its commit may land late, or until the cut.
+func (r *run) audit(id [16]byte) {
+	ctx, done := context.WithTimeout(r.cut, r.engine.Shortest())
 	defer done()
 	pause := pacer{most: 5 * time.Second}
 	for {

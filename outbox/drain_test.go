@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch"
@@ -25,6 +26,7 @@ type shelf struct {
 	mu      sync.Mutex
 	rows    int
 	claim   func() // runs in each claim
+	refuse  error  // of each claim
 	fail    int    // how many Apply fail
 	applied []engine.Change
 	at      []time.Time // of every Apply
@@ -42,6 +44,9 @@ func (s *shelf) Peek(_ context.Context, lanes []string) ([]string, time.Duration
 }
 
 func (s *shelf) Claim(_ context.Context, c engine.Claim) ([]engine.Task, error) {
+	if s.refuse != nil {
+		return nil, s.refuse
+	}
 	s.mu.Lock()
 	n := min(s.rows, c.Limit)
 	s.rows -= n
@@ -197,6 +202,28 @@ func TestDrainHandsBackWhatWasNotBegun(t *testing.T) {
 			require.Equal(t, engine.KindNone, c.Record.Kind)
 		}
 	})
+}
+
+// A claim whose answer was lost is looked after until DrainTimeout has passed,
+// though its lease would be a minute. One that never reached the server, as
+// while the database is away, keeps nobody waiting.
+func TestDrainOfFailedClaims(t *testing.T) {
+	_, away := pgconn.Connect(t.Context(), "host=/nowhere user=nobody database=none")
+	require.Error(t, away)
+	for name, c := range map[string]struct {
+		err  error
+		took time.Duration
+	}{
+		"answer lost": {errors.New("unexpected EOF"), 7 * time.Second},
+		"away":        {away, 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithCancel(t.Context())
+				require.Equal(t, c.took, drain(t, &shelf{rows: 1, refuse: c.err}, &vendor{}, 5*time.Second, 2*time.Second, ctx, stop))
+			})
+		})
+	}
 }
 
 // A settle that fails is repeated after 50 ms and half as long again each

@@ -179,7 +179,8 @@ func or[T comparable](v, zero T) T {
 // Run claims, sends and settles until ctx ends, then drains: nothing new is
 // claimed, what was claimed and not begun goes back uncounted, sends that are
 // under way finish, or are cut off after DrainTimeout and become unknown, and
-// every outcome is written. It returns nil then. It returns an error at once
+// every outcome is written. A claim whose answer was lost not long before is
+// looked after until then, too. It returns nil then. It returns an error at once
 // where the schema can't be used. A database that can't be reached later is
 // waited for. All its goroutines have ended when it returns.
 func (w *Worker) Run(ctx context.Context) error {
@@ -214,7 +215,7 @@ func (w *Worker) Run(ctx context.Context) error {
 //	listener  ctx
 //	herald    ctx
 //	pruner    one for each retention; ctx
-//	auditor   one for each failed claim; its lease, or ctx
+//	auditor   one for each claim whose answer was lost; its lease, or the cut
 //	settler   the end of all of the above
 type run struct {
 	*Worker
