@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/vendors"
 	"github.com/seed-8098fbb7/dispatch/provider/httpapi"
 	"github.com/seed-8098fbb7/dispatch/provider/infobip"
 	"github.com/seed-8098fbb7/dispatch/provider/infrai"
@@ -31,25 +31,19 @@ import (
 
 var update = flag.Bool("update", false, "write the vendor tables into README.md and docs/vendors.md")
 
-// vendors are the adapters of this module, by folder. Those with a go.mod of
-// their own are tested there.
-func vendors(t *testing.T) (names []string, bare, full map[string]dispatch.Contract, channel map[string]string) {
+// ownVendors are the adapters of this module, by folder.
+func ownVendors(t *testing.T) (list []vendors.Vendor) {
 	t.Helper()
-	bare, full, channel = map[string]dispatch.Contract{}, map[string]dispatch.Contract{}, map[string]string{}
-	add := func(name, ch string, make func(all bool) (dispatch.Provider, error)) {
-		for _, all := range []bool{false, true} {
+	add := func(name, sends string, make func(all bool) (dispatch.Provider, error)) {
+		contract := func(all bool) dispatch.Contract {
 			p, err := make(all)
 			require.NoError(t, err, name)
-			if all {
-				full[name] = p.Contract()
-			} else {
-				bare[name] = p.Contract()
-			}
 			if c, ok := p.(interface{ Close() }); ok {
-				c.Close()
+				defer c.Close()
 			}
+			return p.Contract()
 		}
-		names, channel[name] = append(names, name), ch
+		list = append(list, vendors.Vendor{Name: name, Sends: sends, Bare: contract(false), Full: contract(true)})
 	}
 	when := func(all bool, v string) string {
 		if all {
@@ -58,6 +52,13 @@ func vendors(t *testing.T) (names []string, bare, full map[string]dispatch.Contr
 		return ""
 	}
 	secret, hook := strings.Repeat("s", 32), "https://shop.example/hooks"
+	add("httpapi", "both", func(all bool) (dispatch.Provider, error) {
+		c := httpapi.Config{Name: "api", BaseURL: "https://api.example"}
+		if all {
+			c.Window, c.LookupPath, c.Lag = 24*time.Hour, "/v1/messages?reference={key}", time.Minute
+		}
+		return httpapi.New(c)
+	})
 	add("twilio", "SMS", func(all bool) (dispatch.Provider, error) {
 		return twilio.New(twilio.Config{AccountSID: "AC" + strings.Repeat("0", 32), AuthToken: secret, From: "+15555550100", StatusCallback: when(all, hook)})
 	})
@@ -105,90 +106,32 @@ func vendors(t *testing.T) (names []string, bare, full map[string]dispatch.Contr
 		}
 		return infrai.New(c)
 	})
-	add("httpapi", "both", func(all bool) (dispatch.Provider, error) {
-		c := httpapi.Config{Name: "api", BaseURL: "https://api.example"}
-		if all {
-			c.Window, c.LookupPath, c.Lag = 24*time.Hour, "/v1/messages?reference={key}", time.Minute
-		}
-		return httpapi.New(c)
-	})
-	return names, bare, full, channel
-}
-
-// offered says of an ability whether it is there, or there where it is
-// configured, and then for as long as the configuration says.
-func offered(bare, full bool, what string) string {
-	switch {
-	case bare:
-		return what
-	case full:
-		return "where configured"
-	}
-	return "no"
-}
-
-// span is a time in words, without zeros.
-func span(d time.Duration) string {
-	switch {
-	case d%time.Hour == 0:
-		return fmt.Sprintf("%d h", d/time.Hour)
-	case d%time.Minute == 0:
-		return fmt.Sprintf("%d min", d/time.Minute)
-	}
-	return fmt.Sprintf("%v", d)
-}
-
-func settles(c dispatch.Contract) string {
-	var by []string
-	if c.Dedupe.Window > 0 {
-		by = append(by, "by its key")
-	}
-	if c.Search.Available {
-		by = append(by, "by look-up")
-	}
-	if c.Echo.Reference {
-		by = append(by, "by receipt")
-	}
-	if len(by) == 0 {
-		return "by a person"
-	}
-	return strings.Join(by, ", ")
+	return list
 }
 
 // What the README and docs/vendors.md say of the vendors is what the adapters'
-// contracts say. After a change: go test -run TestVendorTables -update .
+// contracts say. After a change of one with a go.mod of its own, first
+// UPDATE_GOLDEN=1 go -C provider/ses test -run TestVendorTable . and then, as
+// after any change, go test -run TestVendorTables -update .
 func TestVendorTables(t *testing.T) {
-	names, bare, full, channel := vendors(t)
+	table, sources, own := vendors.Header, "", map[string]bool{}
+	for _, v := range ownVendors(t) {
+		table, sources, own[v.Name] = table+v.Row(), sources+v.Sources(), true
+	}
 	folders, err := filepath.Glob("provider/*")
 	require.NoError(t, err)
 	for _, folder := range folders {
 		name := filepath.Base(folder)
-		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil || name == "exchange" || name == "providertest" || name == "internal" {
+		if name == "exchange" || name == "providertest" || name == "internal" || own[name] {
 			continue
 		}
-		require.Contains(t, names, name, "a vendor without a row in the table")
+		written, err := os.ReadFile(filepath.Join(folder, "testdata", "vendor.md")) // its own test compares it with its contract
+		require.NoError(t, err, "a vendor without a row in the table")
+		row, section, _ := strings.Cut(string(written), "\n")
+		table, sources = table+row+"\n", sources+section
 	}
-
-	var table, sources strings.Builder
-	table.WriteString("| adapter | sends | same key again | look-up | receipts with our key | a lost answer is settled |\n|---|---|---|---|---|---|\n")
-	for _, name := range names {
-		b, f := bare[name], full[name]
-		fmt.Fprintf(&table, "| `%s` | %s | %s | %s | %s | %s |\n", name, channel[name],
-			offered(b.Dedupe.Window > 0, f.Dedupe.Window > 0, "no second message for "+span(f.Dedupe.Window)),
-			offered(b.Search.Available, f.Search.Available, "absence counts after "+span(f.Search.Lag)),
-			offered(b.Echo.Reference, f.Echo.Reference, "yes"), settles(f))
-		fmt.Fprintf(&sources, "\n## %s\n\n", name)
-		for _, s := range []struct{ what, source string }{{"Same key again", f.Dedupe.Source}, {"While in flight", f.Dedupe.InFlight}, {"Look-up", f.Search.Source}, {"Receipts", f.Echo.Source}} {
-			if s.source != "" {
-				fmt.Fprintf(&sources, "- %s: %s\n", s.what, s.source)
-			}
-		}
-		if f.Dedupe.Window > 0 && !f.Dedupe.Confirmed {
-			sources.WriteString("- The window is what the configuration says; the vendor's documents don't confirm it.\n")
-		}
-	}
-	generated(t, "README.md", table.String())
-	generated(t, "docs/vendors.md", table.String()+sources.String())
+	generated(t, "README.md", table)
+	generated(t, "docs/vendors.md", table+sources)
 }
 
 // generated compares, or with -update replaces, what stands between the marks.

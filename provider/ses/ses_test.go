@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/vendors"
 	"github.com/seed-8098fbb7/dispatch/provider/internal/mailtest"
 	"github.com/seed-8098fbb7/dispatch/provider/ses"
 )
@@ -194,6 +195,15 @@ func TestContract(t *testing.T) {
 		change(&cfg)
 		require.False(t, open(t, cfg).Contract().Echo.Reference)
 	}
+}
+
+// testdata/vendor.md is what the vendor tables say of SES. After a change:
+// UPDATE_GOLDEN=1 go test -run TestVendorTable . and then the root module's.
+func TestVendorTable(t *testing.T) {
+	bare := config("https://api.example")
+	bare.ConfigurationSet, bare.Topics = "", nil
+	v := vendors.Vendor{Name: "ses", Sends: "email", Bare: open(t, bare).Contract(), Full: open(t, config("https://api.example")).Contract()}
+	mailtest.SameAsGolden(t, "vendor.md", []byte(v.Row()+v.Sources()))
 }
 
 func TestNormalizeID(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/vendors"
 	"github.com/seed-8098fbb7/dispatch/provider/internal/mailtest"
 	"github.com/seed-8098fbb7/dispatch/provider/smtp"
 )
@@ -276,6 +277,14 @@ func TestContract(t *testing.T) {
 	for _, source := range []string{c.Dedupe.Source, c.Search.Source, c.Echo.Source} {
 		require.NotEmpty(t, source)
 	}
+}
+
+// testdata/vendor.md is what the vendor tables say of SMTP. After a change:
+// UPDATE_GOLDEN=1 go test -run TestVendorTable . and then the root module's.
+func TestVendorTable(t *testing.T) {
+	c := open(t, plain("127.0.0.1:25")).Contract()
+	v := vendors.Vendor{Name: "smtp", Sends: "email", Bare: c, Full: c}
+	mailtest.SameAsGolden(t, "vendor.md", []byte(v.Row()+v.Sources()))
 }
 
 // A pooled connection waits neither for its turn nor for ever.

@@ -4,6 +4,7 @@
 package mailtest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,14 +91,14 @@ func Recorded(t *testing.T, name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// SameAsGolden compares what was sent with a file in testdata: other bytes
-// need another encoding version.
+// SameAsGolden compares with a file in testdata what was sent, where other
+// bytes need another encoding version, or what the docs say.
 func SameAsGolden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	if os.Getenv("UPDATE_GOLDEN") != "" {
-		require.NoError(t, os.WriteFile("testdata/"+name, append(got, '\n'), 0o600))
+		require.NoError(t, os.WriteFile("testdata/"+name, append(bytes.TrimSpace(got), '\n'), 0o600))
 	}
-	require.Equal(t, Recorded(t, name), strings.TrimSpace(string(got)))
+	require.Equal(t, Recorded(t, name), strings.TrimSpace(string(got)), "UPDATE_GOLDEN=1 writes testdata/%s", name)
 }
 
 // Taken is a mail that a fake took.
