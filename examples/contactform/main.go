@@ -3,17 +3,19 @@
 // message. While a confirmation waits for its retry, the template is edited and
 // the category gets another queue: what goes out is the old one. A second
 // confirmation is corrected while it waits, under a new key.
+//
+//	go run ./examples/contactform
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"log/slog"
 	"os"
 	"os/signal"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -25,10 +27,12 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx); err != nil {
-		log.Print(err)
+		stop()
+		fmt.Fprintln(os.Stderr, "contactform:", err)
+		os.Exit(1) //nolint:gocritic // stop has been called
 	}
 }
 

@@ -34,7 +34,6 @@ func main() {
 	}
 }
 
-// README-BEGIN setup
 func run(ctx context.Context, pool *pgxpool.Pool) error {
 	box, err := outbox.New(pool, outbox.Config{
 		Routes: []dispatch.Route{{
@@ -63,13 +62,10 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	go serve(ctx, box, pool)
-	return worker.Run(ctx) // blocks; drains and returns nil when ctx ends
+	go serve(ctx, box, pool) // the application
+	return worker.Run(ctx)   // blocks; drains and returns nil when ctx ends
 }
 
-// README-END
-
-// README-BEGIN enqueue
 func login(ctx context.Context, pool *pgxpool.Pool, box *outbox.Box, challengeID, phone, code string) error {
 	key := shop.Key("login/" + challengeID) // the same for every try of this login
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
@@ -85,9 +81,6 @@ func login(ctx context.Context, pool *pgxpool.Pool, box *outbox.Box, challengeID
 	}) // box.Wake() here saves up to a second
 }
 
-// README-END
-
-// README-BEGIN bulk
 func requeue(ctx context.Context, box *outbox.Box, who string) error {
 	mended := outbox.Filter{States: []dispatch.State{dispatch.Dead}, Route: "sms", Reason: dispatch.ReasonRejected}
 	done, err := box.Bulk(ctx, mended, box.Retry, outbox.Audit{By: who, Why: "sender registered"}, func(p outbox.Progress) {
@@ -97,9 +90,6 @@ func requeue(ctx context.Context, box *outbox.Box, who string) error {
 	return err
 }
 
-// README-END
-
-// README-BEGIN console
 func operate(mux *http.ServeMux, box *outbox.Box, account func(*http.Request) (name string, support bool)) (*console.Console, error) {
 	c, err := console.New(box, console.Config{
 		Authorize: func(r *http.Request) console.Actor {
@@ -113,8 +103,6 @@ func operate(mux *http.ServeMux, box *outbox.Box, account func(*http.Request) (n
 	mux.Handle("/outbox/", http.StripPrefix("/outbox", c))
 	return c, nil // Close it at the end: it waits for the bulk verbs that run
 }
-
-// README-END
 
 // shop is the name space of this application's keys.
 var shop = func() dispatch.Namespace {

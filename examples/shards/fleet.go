@@ -45,7 +45,7 @@ func open(pools []*pgxpool.Pool, vendor dispatch.Provider, perSecond float64) (f
 			Providers: []dispatch.Provider{vendor},
 			Limits:    map[string]outbox.Limit{name: {PerSecond: perSecond / float64(len(pools))}},
 			// Less than what whoever stops the process gives it.
-			DrainTimeout: 5 * time.Second,
+			DrainTimeout: 3 * time.Second,
 			Logger:       slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
