@@ -59,7 +59,7 @@ func (b *Box) History(ctx context.Context, key dispatch.Key) (History, error) {
 		return History{}, ErrNoPool
 	}
 	h := History{Key: key}
-	err := pgx.BeginTxFunc(ctx, b.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, b.pool, steadyRead, func(tx pgx.Tx) error {
 		return b.readHistory(ctx, tx, &h)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -17,7 +17,7 @@ import (
 
 // Edit makes a locked move in a transaction of its own.
 func (s *store) Edit(ctx context.Context, key dispatch.Key, fence int64, decide func(engine.View) (engine.Edit, error)) error {
-	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, s.pool, steadyTx, func(tx pgx.Tx) error {
 		return s.edit(ctx, tx, key, fence, decide)
 	})
 }

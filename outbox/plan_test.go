@@ -17,6 +17,7 @@ import (
 	"github.com/seed-8098fbb7/dispatch"
 	"github.com/seed-8098fbb7/dispatch/internal/decide"
 	"github.com/seed-8098fbb7/dispatch/internal/engine"
+	"github.com/seed-8098fbb7/dispatch/internal/form"
 	"github.com/seed-8098fbb7/dispatch/internal/pgtest"
 )
 
@@ -171,6 +172,16 @@ func (r recorder) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQ
 
 func (recorder) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
+func (recorder) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+func (r recorder) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
+	r.args[d.SQL] = slices.Clone(d.Args)
+}
+
+func (recorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
 // arguments are those that the store gives to its statements for batches of n,
 // of messages that aren't there.
 func (tb table) arguments(n int) map[string][]any {
@@ -214,6 +225,18 @@ type plan struct {
 	Plans    []plan `json:"Plans"`
 }
 
+// wholes are the tables of which all, or all of a lane, is read: without an
+// index, or by a bitmap, which is made whole before its first row.
+func (p plan) wholes() (tables []string) {
+	if p.Node == "Bitmap Heap Scan" || p.Node == "Seq Scan" {
+		tables = append(tables, p.Relation)
+	}
+	for _, child := range p.Plans {
+		tables = append(tables, child.wholes()...)
+	}
+	return tables
+}
+
 func (p plan) seqScans() (tables []string) {
 	if p.Node == "Seq Scan" {
 		tables = append(tables, p.Relation)
@@ -222,6 +245,90 @@ func (p plan) seqScans() (tables []string) {
 		tables = append(tables, child.seqScans()...)
 	}
 	return tables
+}
+
+// A newsletter on a new system: what was planned while the tables were small
+// and is still in use when they are large, before anyone has analyzed them,
+// reads no more of them than a plan of now would.
+func TestPlansFromWhenTheTablesWereSmall(t *testing.T) {
+	t.Parallel()
+	tb := newTable(t)
+	for _, table := range []string{"queue", "message", "history"} {
+		tb.exec("alter table {schema}." + table + " set (autovacuum_enabled = off)")
+	}
+	tb.exec("vacuum analyze {schema}.queue, {schema}.message, {schema}.history")
+	cfg := pgtest.Direct(t, tb.pool.Config().ConnConfig.Copy()) // the plans are the session's
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
+	pool := tb.pool.Config()
+	pool.ConnConfig, pool.MaxConns = cfg, 1
+	one, err := pgxpool.NewWithConfig(t.Context(), pool)
+	require.NoError(t, err)
+	defer one.Close()
+	tb.store = &store{pool: one, sql: tb.sql}
+	work := func(size int) {
+		t.Helper()
+		tasks := tb.claim(request(size))
+		changes := make([]engine.Change, len(tasks))
+		for i, task := range tasks {
+			changes[i] = sent(task)
+			if i%2 == 1 {
+				changes[i] = refusal(task)
+			}
+		}
+		tb.apply(changes...)
+		_, _, err := tb.Peek(t.Context(), []string{"sms/2/"})
+		require.NoError(t, err)
+		_, err = tb.Lanes(t.Context())
+		require.NoError(t, err)
+		_, _, _, err = tb.Page(t.Context(), "sms/2/", engine.Cursor{}, pageRows)
+		require.NoError(t, err)
+		for _, task := range tasks {
+			_, err = tb.Load(t.Context(), task)
+			require.NoError(t, err)
+			require.NoError(t, tb.Edit(t.Context(), task.Key, 1, func(engine.View) (engine.Edit, error) { return engine.Edit{}, nil }))
+		}
+	}
+	for range 12 { // the sixth execution may keep its plan
+		tb.seed(2, nil)
+		work(2)
+	}
+	const rows = 50_000
+	tb.seedQuickly(rows)
+	work(2)
+
+	var names []string
+	list, err := one.Query(t.Context(), `select name from pg_prepared_statements where generic_plans > 0 and statement ~ $1`, tb.schema)
+	require.NoError(t, err)
+	names, err = pgx.CollectRows(list, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(names), 9, "the plans that are kept")
+	for _, name := range names {
+		var text, out string
+		var n int
+		require.NoError(t, one.QueryRow(t.Context(), "select statement, cardinality(parameter_types) from pg_prepared_statements where name = $1", name).Scan(&text, &n))
+		call := "execute " + name
+		if n > 0 {
+			call += "(" + strings.Repeat("null, ", n-1) + "null)"
+		}
+		require.NoError(t, one.QueryRow(t.Context(), "explain (format json) "+call).Scan(&out))
+		var plans []struct {
+			Plan plan `json:"Plan"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(out), &plans))
+		for _, whole := range plans[0].Plan.wholes() {
+			require.NotContains(t, []string{"queue", "message", "history", "parked"}, whole, "%s\n%s", text, out)
+		}
+	}
+}
+
+// seedQuickly adds rows that are due, and finished ones.
+func (tb table) seedQuickly(rows int) {
+	tb.t.Helper()
+	tb.exec(`insert into {schema}.message (id, form, channel, priority, budget, on_unknown, route, digest, content)
+		select md5(g::text)::uuid, 1, 1, 2, 8, 1, 'sms', sha256('x'), $2 from generate_series(1, $1) g`,
+		rows, form.Encode(dispatch.SMS{To: "+15555550123", Body: "hello"}))
+	tb.exec(`insert into {schema}.queue (id, lane, due, budget) select md5(g::text)::uuid, 'sms/2/', now() - g * interval '1 ms', 8 from generate_series(1, $1) g`, rows)
+	tb.exec(`insert into {schema}.history (id, fence, kind, move, state, provider, provider_id) select md5(g::text)::uuid, 1, 1, 6, 6, 'test', g::text from generate_series(1, $1) g`, rows)
 }
 
 // Whatever the statistics say at the moment, no statement of a worker reads a
@@ -236,10 +343,7 @@ func TestPlansWithStaleStatistics(t *testing.T) {
 	tb.exec("insert into {schema}.parked select gen_random_uuid(), now(), null, null, 1, 5, 1, 1, 8, 0, 0, 0, 0, 'sms/2/', 'p', 'a', null from generate_series(1, 1000)")
 	analyze := func() { tb.exec("analyze {schema}.queue, {schema}.message, {schema}.history, {schema}.parked") }
 	analyze() // when they are empty
-	tb.exec(`insert into {schema}.message (id, form, channel, priority, budget, on_unknown, route, digest, content)
-		select md5(g::text)::uuid, 1, 1, 2, 8, 1, 'sms', sha256('x'), '\x01' from generate_series(1, $1) g`, rows)
-	tb.exec(`insert into {schema}.queue (id, lane, due, budget) select md5(g::text)::uuid, 'sms/2/', now() - g * interval '1 ms', 8 from generate_series(1, $1) g`, rows)
-	tb.exec(`insert into {schema}.history (id, fence, kind, move, state, provider, provider_id) select md5(g::text)::uuid, 1, 1, 6, 6, 'test', g::text from generate_series(1, $1) g`, rows)
+	tb.seedQuickly(rows)
 
 	args := tb.arguments(500)
 	large := []string{"queue", "message", "history", "parked"}

@@ -165,7 +165,7 @@ func (p *pruner) page(ctx context.Context, at *place, lock, act string, final, d
 	var scanned, acted int64
 	var end *time.Time
 	var endID string
-	err := pgx.BeginTxFunc(ctx, p.box.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, p.box.pool, steadyTx, func(tx pgx.Tx) error {
 		var key string
 		var ids []string
 		args := []any{ceilMicros(final), ceilMicros(dead), grace.Microseconds(), p.retention.Route}

@@ -138,7 +138,7 @@ func (s *store) applyReceipt(ctx context.Context, r dueReceipt) error {
 		return err
 	}
 	taken := false
-	err = pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, s.pool, steadyTx, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, s.sql.takeReceipt, r.provider, r.account, r.event)
 		if err != nil || tag.RowsAffected() == 0 {
 			return err // another worker took it

@@ -182,7 +182,7 @@ func (b *Box) verb(ctx context.Context, key dispatch.Key, a Audit, id string, pi
 	if b.pool == nil {
 		return 0, ErrNoPool
 	}
-	err = pgx.BeginTxFunc(ctx, b.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, b.pool, steadyTx, func(tx pgx.Tx) error {
 		state, err = b.verbTx(ctx, tx, key, a, id, pick)
 		return err
 	})

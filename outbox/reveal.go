@@ -34,7 +34,7 @@ func (b *Box) Content(ctx context.Context, key dispatch.Key, a Audit) (dispatch.
 	// The look is recorded before the content leaves this function: in one
 	// transaction, under the message's lock, so that neither a scrub nor a
 	// deletion comes between.
-	err := pgx.BeginTxFunc(ctx, b.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, b.pool, steadyTx, func(tx pgx.Tx) error {
 		return b.store.edit(ctx, tx, key, 0, func(v engine.View) (engine.Edit, error) {
 			if v.Scrubbed {
 				return engine.Edit{}, fmt.Errorf("message %s %w", key, ErrExpired)

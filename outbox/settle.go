@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/seed-8098fbb7/dispatch"
 	"github.com/seed-8098fbb7/dispatch/internal/decide"
 	"github.com/seed-8098fbb7/dispatch/internal/engine"
@@ -55,13 +57,15 @@ func (s *store) applySent(ctx context.Context, changes []engine.Change, which []
 	var at int64
 	var found bool
 	args := []any{id, fence, provider, account, ref, status, code, took, request}
-	return each(ctx, s.pool, s.sql.applySent, args, []any{&at, &found}, func() error {
-		r := &results[which[at-1]]
-		r.Status, r.State = engine.Fenced, 0
-		if found {
-			r.Status = engine.Again
-		}
-		return nil
+	return s.steady(ctx, s.sql.applySent, args, func(rows pgx.Rows) error {
+		return scanEach(rows, []any{&at, &found}, func() error {
+			r := &results[which[at-1]]
+			r.Status, r.State = engine.Fenced, 0
+			if found {
+				r.Status = engine.Again
+			}
+			return nil
+		})
 	})
 }
 
@@ -80,16 +84,18 @@ func (s *store) applyRest(ctx context.Context, changes []engine.Change, which []
 	var reason *dispatch.Reason
 	var found, applied bool
 	var now time.Time
-	return each(ctx, s.pool, s.sql.apply, a.args(), []any{&at, &found, &applied, &state, &reason, &now}, func() error {
-		r := engine.Result{Status: engine.Fenced, Now: now}
-		switch {
-		case applied:
-			r.Status, r.State, r.Reason = engine.Applied, *state, *reason
-		case found:
-			r.Status = engine.Again
-		}
-		results[which[at-1]] = r
-		return nil
+	return s.steady(ctx, s.sql.apply, a.args(), func(rows pgx.Rows) error {
+		return scanEach(rows, []any{&at, &found, &applied, &state, &reason, &now}, func() error {
+			r := engine.Result{Status: engine.Fenced, Now: now}
+			switch {
+			case applied:
+				r.Status, r.State, r.Reason = engine.Applied, *state, *reason
+			case found:
+				r.Status = engine.Again
+			}
+			results[which[at-1]] = r
+			return nil
+		})
 	})
 }
 

@@ -3,7 +3,6 @@ package outbox
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -22,12 +21,12 @@ type store struct {
 	sql  *statements
 }
 
-func (s *store) Lanes(ctx context.Context) ([]string, error) {
-	rows, err := s.pool.Query(ctx, s.sql.lanes)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[string])
+func (s *store) Lanes(ctx context.Context) (lanes []string, err error) {
+	err = s.steady(ctx, s.sql.lanes, nil, func(rows pgx.Rows) (err error) {
+		lanes, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	return lanes, err
 }
 
 func (s *store) Peek(ctx context.Context, lanes []string) (ready []string, next time.Duration, err error) {
@@ -35,14 +34,16 @@ func (s *store) Peek(ctx context.Context, lanes []string) (ready []string, next 
 	var lane string
 	var due bool
 	var wait int64
-	err = each(ctx, s.pool, s.sql.peek, []any{lanes}, []any{&lane, &due, &wait}, func() error {
-		if due {
-			ready = append(ready, lane)
-		}
-		if d := micros(wait); wait >= 0 && (next < 0 || d < next) {
-			next = d
-		}
-		return nil
+	err = s.steady(ctx, s.sql.peek, []any{lanes}, func(rows pgx.Rows) error {
+		return scanEach(rows, []any{&lane, &due, &wait}, func() error {
+			if due {
+				ready = append(ready, lane)
+			}
+			if d := micros(wait); wait >= 0 && (next < 0 || d < next) {
+				next = d
+			}
+			return nil
+		})
 	})
 	return ready, next, err
 }
@@ -60,6 +61,11 @@ func each(ctx context.Context, q querier, sql string, args, scans []any, f func(
 		return err
 	}
 	defer rows.Close()
+	return scanEach(rows, scans, f)
+}
+
+// scanEach calls f for every row, with the row scanned into scans.
+func scanEach(rows pgx.Rows, scans []any, f func() error) error {
 	for rows.Next() {
 		if err := rows.Scan(scans...); err != nil {
 			return err
@@ -71,22 +77,31 @@ func each(ctx context.Context, q querier, sql string, args, scans []any, f func(
 	return rows.Err()
 }
 
-func (s *store) Claim(ctx context.Context, c engine.Claim) ([]engine.Task, error) {
+func (s *store) Claim(ctx context.Context, c engine.Claim) (tasks []engine.Task, err error) {
 	text, ok := s.sql.claim[c.Limit]
 	if !ok {
 		return nil, fmt.Errorf("claim of %d rows: no such rung", c.Limit)
 	}
-	rows, err := s.pool.Query(ctx, text, c.Lane.String(), c.Provider, c.Account, int64(c.Encoding), uuidText(c.ID),
-		c.Lease.Microseconds(), c.Window.Microseconds(), nullTime(c.From), flag(c.Probe))
-	if err != nil {
-		return nil, err
+	args := []any{
+		c.Lane.String(), c.Provider, c.Account, int64(c.Encoding), uuidText(c.ID),
+		c.Lease.Microseconds(), c.Window.Microseconds(), nullTime(c.From), flag(c.Probe),
 	}
-	defer rows.Close()
+	err = s.steady(ctx, text, args, func(rows pgx.Rows) (err error) {
+		tasks, err = readClaim(c, rows)
+		return err
+	})
+	return tasks, err
+}
+
+// readClaim reads a claim's rows, each into its place: no row is on the heap
+// twice.
+func readClaim(c engine.Claim, rows pgx.Rows) ([]engine.Task, error) {
 	tasks := make([]engine.Task, 0, c.Limit)
 	for rows.Next() {
-		t := engine.Task{Row: decide.Row{
+		tasks = append(tasks, engine.Task{Row: decide.Row{
 			Lane: c.Lane, State: dispatch.Sending, Provider: c.Provider, Account: c.Account, Encoding: c.Encoding,
-		}}
+		}})
+		t := &tasks[len(tasks)-1]
 		var deadline, resolve *time.Time
 		var ledger, senders, metadata *string
 		var after int64
@@ -98,8 +113,8 @@ func (s *store) Claim(ctx context.Context, c engine.Claim) ([]engine.Task, error
 		t.Now, t.OnUnknown.After = t.Claimed, micros(after)
 		t.Deadline, t.ResolveUntil = timeOf(deadline), timeOf(resolve)
 		t.Senders, t.Metadata = bytesOf(senders), bytesOf(metadata)
-		if readLedger(ledger, &t.Ledger) {
-			tasks = append(tasks, t)
+		if !readLedger(ledger, &t.Ledger) {
+			tasks = tasks[:len(tasks)-1]
 		}
 	}
 	return tasks, rows.Err()
@@ -110,14 +125,17 @@ func (s *store) Unclaim(ctx context.Context, id [16]byte) (int, error) {
 	return int(tag.RowsAffected()), err
 }
 
-func (s *store) Page(ctx context.Context, lane string, after engine.Cursor, _ int) ([]engine.Task, engine.Cursor, bool, error) {
-	rows, err := s.pool.Query(ctx, s.sql.page, lane, nullTime(after.Due), after.Key.String())
-	if err != nil {
-		return nil, after, false, err
-	}
-	defer rows.Close()
+func (s *store) Page(ctx context.Context, lane string, after engine.Cursor, _ int) (tasks []engine.Task, next engine.Cursor, ok bool, err error) {
+	next = after
+	err = s.steady(ctx, s.sql.page, []any{lane, nullTime(after.Due), after.Key.String()}, func(rows pgx.Rows) (err error) {
+		tasks, next, ok, err = readPage(lane, after, rows)
+		return err
+	})
+	return tasks, next, ok, err
+}
+
+func readPage(lane string, after engine.Cursor, rows pgx.Rows) (tasks []engine.Task, next engine.Cursor, ok bool, err error) {
 	parsed, _ := decide.ParseLane(lane)
-	var tasks []engine.Task
 	var n int64
 	for rows.Next() {
 		var last, due, claimed, lease, deadline, resolve, created *time.Time
@@ -155,10 +173,16 @@ const pageRows = 500
 
 func (s *store) Load(ctx context.Context, t engine.Task) (engine.Task, error) {
 	var metadata *string
-	err := s.pool.QueryRow(ctx, s.sql.load, t.Key.String(), t.Provider).Scan(&t.Form, &t.From, &metadata, &t.Trace, &t.SealKey, &t.Digest)
+	found := false
+	err := s.steady(ctx, s.sql.load, []any{t.Key.String(), t.Provider}, func(rows pgx.Rows) error {
+		return scanEach(rows, []any{&t.Form, &t.From, &metadata, &t.Trace, &t.SealKey, &t.Digest}, func() error {
+			found = true
+			return nil
+		})
+	})
 	t.Metadata = bytesOf(metadata)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return t, fmt.Errorf("message %s is in the queue and has no content", t.Key)
+	if err == nil && !found {
+		err = fmt.Errorf("message %s is in the queue and has no content", t.Key)
 	}
 	return t, err
 }

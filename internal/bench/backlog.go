@@ -17,29 +17,45 @@ type claimTracer struct {
 	times []time.Duration
 }
 
-type claimBegan struct{}
+// batch is a pipeline under way, and its key in the context.
+type batch struct {
+	began time.Time
+	full  bool
+}
 
 // fullClaim is how many rows a claim must have brought to be counted: those of
 // a worker with 100 slots that finds them all free.
 const fullClaim = 64
 
-// TraceQueryStart remembers when a claim was sent.
-func (*claimTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
-	if !strings.Contains(d.SQL, "skip locked") {
-		return ctx
-	}
-	return context.WithValue(ctx, claimBegan{}, time.Now())
+// TraceQueryStart and TraceQueryEnd are for what isn't in a pipeline: no claim.
+func (*claimTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
 }
 
-// TraceQueryEnd is called when the last row was read.
-func (t *claimTracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryEndData) {
-	began, ok := ctx.Value(claimBegan{}).(time.Time)
-	if !ok || d.Err != nil || d.CommandTag.RowsAffected() < fullClaim {
+// TraceQueryEnd is above.
+func (*claimTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TraceBatchStart remembers when a pipeline was sent.
+func (*claimTracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return context.WithValue(ctx, batch{}, &batch{began: time.Now()})
+}
+
+// TraceBatchQuery looks for the claim in it: the statement that skips locked rows.
+func (*claimTracer) TraceBatchQuery(ctx context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
+	if b, ok := ctx.Value(batch{}).(*batch); ok && strings.Contains(d.SQL, "skip locked") {
+		b.full = d.Err == nil && d.CommandTag.RowsAffected() >= fullClaim
+	}
+}
+
+// TraceBatchEnd is called when its commit was answered.
+func (t *claimTracer) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, d pgx.TraceBatchEndData) {
+	b, ok := ctx.Value(batch{}).(*batch)
+	if !ok || d.Err != nil || !b.full {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.times = append(t.times, time.Since(began))
+	t.times = append(t.times, time.Since(b.began))
 }
 
 func (t *claimTracer) take() []time.Duration {
