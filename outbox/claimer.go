@@ -12,11 +12,17 @@ import (
 	"github.com/seed-8098fbb7/dispatch/internal/engine"
 )
 
-// linger is how long a busy worker waits for more free slots before it claims
-// for a few: a claim costs the same for one row and for fifty.
-const linger = 500 * time.Microsecond
+// A busy worker lingers for more free slots before it claims for a few: a claim
+// costs the same for one row and for fifty, and whatever is urgent waits until
+// it is back. Beside what a send takes a small part of it is nothing.
+const (
+	lingerLeast = 500 * time.Microsecond
+	lingerMost  = 5 * time.Millisecond
+	lingerPart  = 25
+)
 
-// claimInterval is how old the worker's knowledge of the gates may be.
+// claimInterval is how old the worker's knowledge may be of the gates, and of
+// what other processes have enqueued while it is busy.
 const claimInterval = 200 * time.Millisecond
 
 // claim is the claimer: it claims for free slots only, looks around when
@@ -24,19 +30,23 @@ const claimInterval = 200 * time.Millisecond
 func (r *run) claim(ctx context.Context, bell <-chan struct{}) {
 	defer close(r.tasks)
 	pause := pacer{most: r.cfg.PollInterval}
-	looked, next := false, time.Duration(-1)
+	looked, busy, next := false, false, time.Duration(-1)
 	var fresh watch
 	began := stopwatch()
-	for r.waitSlot(ctx) {
+	for r.waitSlot(ctx, bell) {
 		r.engine.Tick(began.elapsed())
 		if fresh.elapsed() >= claimInterval {
-			if err := r.engine.Refresh(ctx); err != nil && ctx.Err() == nil {
-				r.failed(ctx, "gates", "reading gates failed", err)
-			}
+			r.refresh(ctx, busy)
 			fresh = stopwatch()
 		}
+		select {
+		case <-bell:
+			r.hear()
+		default:
+		}
 		n, more, err := r.claimOnce(ctx)
-		if err == nil && n > 0 {
+		busy = err == nil && n > 0
+		if busy {
 			looked = false
 			pause.reset()
 		}
@@ -63,24 +73,62 @@ func (r *run) claim(ctx context.Context, bell <-chan struct{}) {
 		if tokens := r.engine.Pause(); tokens >= 0 {
 			wait = min(wait, max(tokens, time.Millisecond))
 		}
-		if r.rest(ctx, bell, wait) {
-			for _, lane := range r.box.wake.lanes() {
-				r.engine.Hint(lane)
-			}
-		}
+		r.idle(ctx, bell, wait)
 	}
 }
 
-// waitSlot waits until a slot is free, and a moment longer when few are.
-func (r *run) waitSlot(ctx context.Context) bool {
+// refresh reads the gates, and where the worker is busy with some lanes, what
+// other processes have put into the rest.
+func (r *run) refresh(ctx context.Context, busy bool) {
+	if err := r.engine.Refresh(ctx); err != nil && ctx.Err() == nil {
+		r.failed(ctx, "gates", "reading gates failed", err)
+	}
+	if !busy {
+		return
+	}
+	if _, err := r.engine.Look(ctx); err != nil && ctx.Err() == nil {
+		r.failed(ctx, "claim", "looking for work failed", err)
+	}
+}
+
+// idle rests until something is enqueued, or a slot is free where one was
+// missing: a token that was left there before costs one look in vain.
+func (r *run) idle(ctx context.Context, bell <-chan struct{}, d time.Duration) {
+	var freed <-chan struct{}
+	if r.engine.Short() {
+		freed = r.freed
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-bell:
+		r.hear()
+	case <-freed:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// hear learns which lanes were enqueued to.
+func (r *run) hear() {
+	for _, lane := range r.box.wake.lanes() {
+		r.engine.Hint(lane)
+	}
+}
+
+// waitSlot waits until a slot is free, and a moment longer when few are beside
+// the tenth that is kept for High, unless something is enqueued.
+func (r *run) waitSlot(ctx context.Context, bell <-chan struct{}) bool {
 	select {
 	case r.slots <- struct{}{}:
 		<-r.slots
 	case <-ctx.Done():
 		return false
 	}
-	if free := cap(r.slots) - len(r.slots); free < cap(r.slots)/8 {
-		r.rest(ctx, nil, linger)
+	if free := cap(r.slots) - len(r.slots); free < cap(r.slots)/10+cap(r.slots)/8 {
+		if r.rest(ctx, bell, min(max(time.Duration(r.took.Load())/lingerPart, lingerLeast), lingerMost)) {
+			r.hear()
+		}
 	}
 	return ctx.Err() == nil
 }
@@ -120,16 +168,16 @@ func (r *run) claimOnce(ctx context.Context) (n int, more bool, err error) {
 		}
 		return 0, false, err
 	}
-	for _, t := range tasks {
+	for i := range tasks {
 		r.slots <- struct{}{} // free: only this goroutine takes slots
-		r.hand(ctx, claimed{task: t, since: began})
+		r.hand(ctx, claimed{task: &tasks[i], since: began})
 	}
 	return len(tasks), more, nil
 }
 
 // claimed is a task and the time since before its claim was asked for.
 type claimed struct {
-	task  engine.Task
+	task  *engine.Task
 	since watch
 }
 
@@ -147,6 +195,11 @@ func (r *run) hand(ctx context.Context, c claimed) {
 		return
 	}
 	r.senders++
+	r.hire(ctx, c)
+}
+
+// hire begins another sender, with its first task.
+func (r *run) hire(ctx context.Context, c claimed) {
 	r.send.Go(func() {
 		r.sendTask(ctx, c.task, c.since)
 		for c := range r.tasks {
@@ -192,22 +245,18 @@ func (r *run) audit(id [16]byte) {
 
 // sendTask is a sender: one task, one attempt. Its slot is free once its
 // outcome is on the way to the settler.
-func (r *run) sendTask(ctx context.Context, t engine.Task, claimed watch) {
-	defer func() {
-		r.engine.Done(t)
-		<-r.slots
-	}()
+func (r *run) sendTask(ctx context.Context, t *engine.Task, claimed watch) {
+	defer r.release(t)
 	if ctx.Err() != nil {
 		r.settles <- r.engine.Unstarted(t, claimed.elapsed())
 		return
 	}
-	a, back, ok := r.engine.Begin(t, claimed.elapsed())
-	if !ok {
-		r.settles <- back
-		return
+	a, back := r.engine.Begin(t, claimed.elapsed())
+	if back == nil {
+		back = r.engine.Before(r.cut, t, a, claimed.elapsed) //nolint:contextcheck // sends end with the cut, not with ctx
 	}
-	if back, ok = r.engine.Before(r.cut, t, a, claimed.elapsed); !ok { //nolint:contextcheck // sends end with the cut, not with ctx
-		r.settles <- back
+	if back != nil {
+		r.settles <- *back
 		return
 	}
 	limit, done := context.WithTimeout(r.cut, a.Timeout)
@@ -215,10 +264,22 @@ func (r *run) sendTask(ctx context.Context, t engine.Task, claimed watch) {
 	limit, w := r.begin(limit, t, "attempt", t.Now.Add(claimed.elapsed()).Sub(t.Due))
 	began := time.Now()
 	acc, err := a.Send(limit) //nolint:contextcheck // as above
-	c := r.engine.Finish(t, acc, err, claimed.elapsed(), time.Since(began))
+	took := time.Since(began)
+	r.took.Add((int64(took) - r.took.Load()) / 16) // an average, to a few sends
+	c := r.engine.Finish(t, acc, err, claimed.elapsed(), took)
 	c.Record.Named = engine.Names(a.Envelope.Content, c.Record.ProviderID)
 	w.end(&c)
 	r.settles <- c
+}
+
+// release frees a sender's slot.
+func (r *run) release(t *engine.Task) {
+	r.engine.Done(t)
+	<-r.slots
+	select {
+	case r.freed <- struct{}{}:
+	default: // told already
+	}
 }
 
 // watch measures time that has passed, by the monotonic clock and by the wall

@@ -84,7 +84,7 @@ func (l lent) Value(key any) any { return l.values.Value(key) }
 
 // begin tells the observer of a call, and returns what is kept of it and the
 // context for the call. Without an observer it costs nothing.
-func (r *run) begin(ctx context.Context, t engine.Task, kind string, lag time.Duration) (out context.Context, w *watched) {
+func (r *run) begin(ctx context.Context, t *engine.Task, kind string, lag time.Duration) (out context.Context, w *watched) {
 	if r.cfg.Observer == nil {
 		return ctx, nil
 	}
@@ -135,7 +135,7 @@ func (r *run) complain(ctx context.Context) {
 
 // observation is a change that was written, and what became of it. The zero
 // result is one that could not be written.
-func observation(c engine.Change, res engine.Result) Observation {
+func observation(c *engine.Change, res engine.Result) Observation {
 	rec := c.Record
 	o := Observation{
 		Kind: kindName(rec.Kind), Key: c.Key, Route: c.Move.Lane.Route, Provider: rec.Provider, Attempt: c.Fence,
@@ -152,7 +152,7 @@ func observation(c engine.Change, res engine.Result) Observation {
 }
 
 // context is what belongs to a change's log line and observation.
-func (r *run) context(c engine.Change) context.Context {
+func (r *run) context(c *engine.Change) context.Context {
 	if w, ok := c.Watch.(*watched); ok {
 		return context.WithoutCancel(w.ctx)
 	}

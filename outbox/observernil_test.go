@@ -15,7 +15,7 @@ func TestNoObserverCostsNothing(t *testing.T) {
 	var task engine.Task
 	var c engine.Change
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		with, w := r.begin(ctx, task, "attempt", 1)
+		with, w := r.begin(ctx, &task, "attempt", 1)
 		w.end(&c)
 		if with != ctx || c.Watch != nil {
 			t.Error("something was kept")

@@ -62,7 +62,7 @@ func (b *Box) contentOf(ctx context.Context, tx pgx.Tx, key dispatch.Key) (dispa
 		return nil, err
 	}
 	if t.SealKey != "" {
-		plain, err := sealing{b.seal}.OpenForm(t)
+		plain, err := sealing{b.seal}.OpenForm(&t)
 		if err != nil {
 			return nil, fmt.Errorf("message %s is %w under key %q: %w", key, ErrSealed, t.SealKey, err)
 		}

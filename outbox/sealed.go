@@ -109,20 +109,20 @@ func (m *message) sameAs(digest []byte, key string) error {
 // sealing is the engine's Vault.
 type sealing struct{ sealer Sealer }
 
-func (v sealing) OpenForm(t engine.Task) ([]byte, error) { return v.open(form.Sealed, t, t.Form) }
+func (v sealing) OpenForm(t *engine.Task) ([]byte, error) { return v.open(form.Sealed, t, t.Form) }
 
-func (v sealing) OpenRequest(t engine.Task, sealed []byte) ([]byte, error) {
+func (v sealing) OpenRequest(t *engine.Task, sealed []byte) ([]byte, error) {
 	return v.open(sealedRequest, t, sealed)
 }
 
-func (v sealing) SealRequest(t engine.Task, request []byte) ([]byte, error) {
+func (v sealing) SealRequest(t *engine.Task, request []byte) ([]byte, error) {
 	if v.sealer == nil {
 		return nil, errNoSealer
 	}
 	return v.sealer.Seal(t.SealKey, request, form.Binding(sealedRequest, t.Key, t.Digest))
 }
 
-func (v sealing) open(domain string, t engine.Task, sealed []byte) ([]byte, error) {
+func (v sealing) open(domain string, t *engine.Task, sealed []byte) ([]byte, error) {
 	if v.sealer == nil {
 		return nil, errNoSealer
 	}
@@ -132,7 +132,7 @@ func (v sealing) open(domain string, t engine.Task, sealed []byte) ([]byte, erro
 // sealAgain opens a message's content and seals it for another one, under the
 // current key. It returns nil, nil where the content isn't sealed.
 func (b *Box) sealAgain(ctx context.Context, tx pgx.Tx, old, key dispatch.Key) (content []byte, sealKey *string, err error) {
-	var t engine.Task
+	var t *engine.Task
 	switch err := tx.QueryRow(ctx, b.sql.sealed, old.String()).Scan(&t.SealKey, &t.Digest, &t.Form); {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil, nil, nil

@@ -52,7 +52,7 @@ func (r *run) settleAll(batch []engine.Change) {
 		results, again, err := r.write(batch)
 		if err == nil {
 			for i, res := range results {
-				r.tell(batch[i], res)
+				r.tell(&batch[i], res)
 			}
 			batch = again
 			continue
@@ -69,8 +69,8 @@ func (r *run) settleAll(batch []engine.Change) {
 		// After the cut nobody waits for ever: what can't be written now is the
 		// sweeper's.
 		if refused(err) || r.cut.Err() != nil && time.Since(began) > r.cfg.DrainTimeout {
-			for _, c := range batch {
-				r.tellLost(c)
+			for i := range batch {
+				r.tellLost(&batch[i])
 			}
 			return
 		}
@@ -95,7 +95,7 @@ func refused(err error) bool {
 
 // tellLost logs an outcome that nobody will read in the history: with the
 // provider's id a person can still say what became of the message.
-func (r *run) tellLost(c engine.Change) {
+func (r *run) tellLost(c *engine.Change) {
 	id := c.Record.ProviderID
 	if c.Record.Named {
 		id = "names the recipient"
@@ -112,8 +112,8 @@ func (r *run) tellLost(c engine.Change) {
 
 // tell logs what a person may want to know: key, attempt, status and delay,
 // never the recipient, the text or the vendor's words.
-func (r *run) tell(c engine.Change, res engine.Result) {
-	rec := c.Record
+func (r *run) tell(c *engine.Change, res engine.Result) {
+	rec := &c.Record
 	if rec.Kind == engine.KindNone || res.Status == engine.Again { // Again: it will be written once more
 		return
 	}
@@ -136,7 +136,7 @@ func (r *run) tell(c engine.Change, res engine.Result) {
 // told is how loud a line is, and what it says: what goes as it should is for
 // debugging, what mends itself is worth a line, and what may end with a person
 // is a warning.
-func told(rec engine.Record, res engine.Result) (slog.Level, string) {
+func told(rec *engine.Record, res engine.Result) (slog.Level, string) {
 	switch {
 	case res.Double:
 		return slog.LevelError, "message was accepted twice"

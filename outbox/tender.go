@@ -73,7 +73,7 @@ func (r *run) examine(ctx context.Context) error {
 func (r *run) ask(l engine.Lookup, began watch) {
 	ctx, done := context.WithTimeout(r.cut, r.engine.Timeout(l))
 	defer done()
-	ctx, w := r.begin(ctx, l.Task, "look-up", 0)
+	ctx, w := r.begin(ctx, &l.Task, "look-up", 0)
 	found, err := l.Do(ctx)
 	c := r.engine.FinishLookup(l, found, err, began.elapsed())
 	c.Record.Named = engine.Names(l.Query.Content, c.Record.ProviderID)
@@ -85,7 +85,7 @@ func (r *run) tellSwept(ctx context.Context, c engine.Change) {
 	if c.Record.Kind == engine.KindNone {
 		return
 	}
-	r.observe(ctx, observation(c, engine.Result{State: c.Move.To, Reason: c.Move.Reason}))
+	r.observe(ctx, observation(&c, engine.Result{State: c.Move.To, Reason: c.Move.Reason}))
 	r.log.WarnContext(ctx, "maintenance moved a message", slog.String("key", c.Key.String()), slog.Int64("attempt", c.Fence),
 		slog.String("route", c.Move.Lane.Route), slog.String("provider", c.Record.Provider), slog.Int("rule", int(c.Move.Rule)),
 		slog.String("goal", c.Move.To.String()), slog.String("reason", c.Move.Reason.String()), slog.Duration("delay", c.Move.Wait))

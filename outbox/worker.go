@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -223,16 +224,18 @@ type run struct {
 	send sync.WaitGroup  // senders
 	cut  context.Context //nolint:containedctx // it lives as long as the run, and outlives its ctx
 
-	tasks   chan claimed // from the claimer to the senders
-	senders int          // that there are; the claimer's
-	warned  watch        // of the tender
-	spoilt  sync.Once    // the observer panicked, and that was said
+	tasks   chan claimed  // from the claimer to the senders
+	senders int           // that there are; the claimer's
+	freed   chan struct{} // holds a token once a slot became free
+	took    atomic.Int64  // what a send takes, of late
+	warned  watch         // of the tender
+	spoilt  sync.Once     // the observer panicked, and that was said
 }
 
 func (r *run) run(ctx context.Context) error {
 	cut, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	r.cut, r.tasks = cut, make(chan claimed)
+	r.cut, r.tasks, r.freed = cut, make(chan claimed), make(chan struct{}, 1)
 	bell, leave := r.box.wake.join()
 	defer leave()
 

@@ -14,33 +14,33 @@ const (
 	beforeAgain   = 5 * time.Second
 )
 
-// Before asks the route's hook about a send that Begin allowed. With ok false
-// the change hands the task back, drops it or puts it off. elapsed reads the
-// time since the claim again, since the hook takes some.
-func (e *Engine) Before(ctx context.Context, t Task, a Attempt, elapsed func() time.Duration) (back Change, ok bool) {
+// Before asks the route's hook about a send that Begin allowed. A change hands
+// the task back, drops it or puts it off. elapsed reads the time since the claim
+// again, since the hook takes some.
+func (e *Engine) Before(ctx context.Context, t *Task, a Attempt, elapsed func() time.Duration) (back *Change) {
 	before := e.routes[t.Lane.Route].Before
 	if before == nil {
-		return Change{}, true
+		return nil
 	}
 	advice, err := ask(ctx, before, a.Envelope)
 	now := t.Now.Add(elapsed())
 	s := e.setup(t)
 	switch {
 	case err != nil:
-		return handBack(t, s.PutOff(t.Row, now, now.Add(beforeAgain))), false
+		return handBack(t, s.PutOff(t.Row, now, now.Add(beforeAgain)))
 	case advice.Drop != "":
 		c := handBack(t, s.Dropped(t.Row, now))
 		c.Record = Record{
 			Kind: KindMoved, Provider: t.Provider, Account: t.Account,
 			Verdict: dispatch.Verdict{Outcome: dispatch.Rejected, Reason: "dropped before it was sent"}, Why: advice.Drop,
 		}
-		return c, false
+		return c
 	case advice.NotBefore.After(now):
-		return handBack(t, s.PutOff(t.Row, now, advice.NotBefore)), false
+		return handBack(t, s.PutOff(t.Row, now, advice.NotBefore))
 	case !s.Startable(t.Row, e.providers[t.Provider].contract, now):
-		return handBack(t, s.Unstarted(t.Row, now, 0)), false
+		return handBack(t, s.Unstarted(t.Row, now, 0))
 	}
-	return Change{}, true
+	return nil
 }
 
 var errBefore = errors.New("hook panicked")

@@ -173,7 +173,8 @@ func (p pick) forced(e *Engine) bool {
 // whose provider may be called, the longest untouched first; each fourth claim
 // goes to the longest untouched of all, so that nothing starves.
 func (e *Engine) pick(free int) (best pick, ok bool) {
-	if free < 1 {
+	e.short = free < 1
+	if e.short {
 		return pick{}, false
 	}
 	for _, l := range e.lanes {
@@ -184,11 +185,18 @@ func (e *Engine) pick(free int) (best pick, ok bool) {
 		if !usable {
 			continue
 		}
-		limit := e.room(to.contract.Name, e.slots(l, free))
+		limit := min(e.slots(l, free), e.vacant(to.contract.Name))
+		if limit < 1 {
+			e.short = true
+			continue
+		}
+		if e.dry(to.contract.Name) {
+			continue
+		}
 		switch {
 		case probe:
-			limit = min(limit, 1)
-		case limit > 0:
+			limit = 1
+		default:
 			limit = e.gates.ramp(to.contract.Name, rung(limit))
 		}
 		if limit > 0 {
@@ -197,6 +205,9 @@ func (e *Engine) pick(free int) (best pick, ok bool) {
 	}
 	return best, best.lane != nil
 }
+
+// Short reports whether the last claim left a lane alone for want of a slot.
+func (e *Engine) Short() bool { return e.short }
 
 func (e *Engine) before(l, best *lane) bool {
 	if e.claims%4 == 3 {

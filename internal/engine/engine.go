@@ -35,12 +35,13 @@ type Config struct {
 	Slots int
 }
 
-// Engine decides and asks its Store. Look, Claim and Hint belong to one
+// Engine decides and asks its Store. Look, Claim, Short and Hint belong to one
 // caller; Sweep to one caller; everything else is safe for concurrent use.
 type Engine struct {
 	store     Store
 	cfg       Config
 	routes    map[string]dispatch.Route
+	setups    map[string]decide.Setup // by route; "" is one of another application
 	providers map[string]bound
 	lanes     []*lane
 	byName    map[string]*lane
@@ -49,6 +50,7 @@ type Engine struct {
 	rates     rates
 	counts    counts
 	claims    int
+	short     bool // of slots, the last pick
 }
 
 type bound struct {
@@ -59,7 +61,7 @@ type bound struct {
 // New checks that routes and providers fit together.
 func New(store Store, cfg Config) (*Engine, error) {
 	e := &Engine{
-		store: store, cfg: cfg, routes: map[string]dispatch.Route{}, providers: map[string]bound{},
+		store: store, cfg: cfg, routes: map[string]dispatch.Route{}, setups: map[string]decide.Setup{}, providers: map[string]bound{},
 		byName: map[string]*lane{}, rates: rates{blocks: map[string]block{}, inflight: map[string]int{}},
 	}
 	for _, p := range cfg.Providers {
@@ -87,8 +89,10 @@ func New(store Store, cfg Config) (*Engine, error) {
 		}
 		r.Policy = r.Policy.WithDefaults()
 		e.routes[r.Name] = r
+		e.setups[r.Name] = e.setupOf(r)
 		e.addLanes(r, used)
 	}
+	e.setups[""] = e.setupOf(dispatch.Route{Policy: dispatch.SMSPolicy()})
 	for name := range e.providers {
 		if !used[name] {
 			return nil, fmt.Errorf("provider %q is on no route", name)
@@ -135,36 +139,42 @@ func (e *Engine) contract(name string) (dispatch.Contract, bool) {
 	return b.contract, ok
 }
 
-// setup is what this worker knows of a task.
-func (e *Engine) setup(t Task) decide.Setup {
-	r := e.routes[t.Lane.Route]
-	s := decide.Setup{
-		Contract: e.contract, Backoff: r.Policy.Backoff, Lease: e.lease, Random: e.cfg.Random,
-		Candidates: e.candidates(r, t.Senders),
+// setupOf is what this worker knows of every message of a route.
+func (e *Engine) setupOf(r dispatch.Route) decide.Setup {
+	s := decide.Setup{Contract: e.contract, Backoff: r.Policy.Backoff, Lease: e.lease, Random: e.cfg.Random}
+	for _, p := range r.Providers {
+		if _, ok := e.providers[p]; ok {
+			s.Candidates = append(s.Candidates, p)
+		}
 	}
-	if l := e.byName[decide.Lane{Route: t.Lane.Route, Priority: t.Lane.Priority}.String()]; l != nil {
-		s.Any = l.provider.contract.Name
-	}
-	if r.Name == "" {
-		s.Backoff = dispatch.SMSPolicy().Backoff // a route of another application
+	if len(s.Candidates) > 0 {
+		s.Any = s.Candidates[0]
 	}
 	return s
 }
 
-// candidates are the route's providers that are bound here and have a sender
-// in the frozen map.
-func (e *Engine) candidates(r dispatch.Route, senders []byte) []string {
-	var frozen map[string]string
-	if senders != nil && json.Unmarshal(senders, &frozen) != nil {
-		return nil
+// setup is what this worker knows of a task: its route, and of that only the
+// providers that have a sender in the frozen map.
+func (e *Engine) setup(t *Task) decide.Setup {
+	s, ok := e.setups[t.Lane.Route]
+	if !ok {
+		return e.setups[""]
 	}
-	var out []string
-	for _, p := range r.Providers {
-		if _, ok := e.providers[p]; ok && (frozen == nil || frozen[p] != "") {
-			out = append(out, p)
+	if t.Senders == nil {
+		return s
+	}
+	all := s.Candidates
+	s.Candidates = nil
+	var frozen map[string]string
+	if json.Unmarshal(t.Senders, &frozen) != nil {
+		return s
+	}
+	for _, p := range all {
+		if frozen[p] != "" {
+			s.Candidates = append(s.Candidates, p)
 		}
 	}
-	return out
+	return s
 }
 
 // hasSender reports whether the frozen map has a sender at the provider. A map

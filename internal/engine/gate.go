@@ -215,7 +215,7 @@ func (g *gates) taken(provider string) {
 
 // observe counts an outcome, and returns the hold that follows from it, if
 // any. passing tells that the provider takes other messages.
-func (g *gates) observe(t Task, ev dispatch.Evidence, v dispatch.Verdict, now time.Time) (h *Hold, passing bool) {
+func (g *gates) observe(t *Task, ev dispatch.Evidence, v dispatch.Verdict, now time.Time) (h *Hold, passing bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.runs == nil {

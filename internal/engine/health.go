@@ -81,7 +81,7 @@ type counts struct {
 
 // count counts an attempt. Faults of the message or of its sender say nothing
 // about the provider; an unknown counts as failed.
-func (c *counts) count(t Task, ev dispatch.Evidence, v dispatch.Verdict, took time.Duration) {
+func (c *counts) count(t *Task, ev dispatch.Evidence, v dispatch.Verdict, took time.Duration) {
 	if v.Outcome == dispatch.Rejected && (v.Scope == dispatch.Message || v.Scope == dispatch.Sender) ||
 		ev.Cause == dispatch.CauseChanged || ev.Cause == dispatch.CausePool {
 		return

@@ -122,7 +122,7 @@ func (e *Engine) probing(ctx context.Context, provider string) (bool, error) {
 // it is, the row stays due and the gate keeps it; where its country is, it goes
 // to a provider that isn't, or waits a moment. A probe stops at its route's
 // gate too.
-func (e *Engine) held(t Task, s decide.Setup, now time.Time) (m decide.Move, held bool) {
+func (e *Engine) held(t *Task, s decide.Setup, now time.Time) (m decide.Move, held bool) {
 	switch {
 	case e.gates.closed(RouteGate(t.Lane.Route), 0):
 		return s.Unstarted(t.Row, now, 0), true
@@ -142,7 +142,7 @@ func (e *Engine) held(t Task, s decide.Setup, now time.Time) (m decide.Move, hel
 
 // elsewhere hands a claimed row back whose provider can't take it: to one that
 // can and isn't held, or it waits for its own.
-func (e *Engine) elsewhere(t Task, s decide.Setup, now time.Time) decide.Move {
+func (e *Engine) elsewhere(t *Task, s decide.Setup, now time.Time) decide.Move {
 	free := s
 	free.Candidates = slices.DeleteFunc(s.Free(t.Row), func(p string) bool { return e.gates.closed(p, 0) })
 	if len(free.Candidates) > 0 {
@@ -176,7 +176,7 @@ const heldAgain = 5 * time.Second
 
 // spare leaves the budget of a probe alone that was proven unsent: the gate
 // was closed, and the row only asked whether it still is.
-func spare(t Task, v dispatch.Verdict, m decide.Move) decide.Move {
+func spare(t *Task, v dispatch.Verdict, m decide.Move) decide.Move {
 	if t.Probe && v.Outcome == dispatch.Rejected && v.Scope == dispatch.Moment && m.Spent == t.Spent && m.To != dispatch.Dead {
 		m.Spent--
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -68,29 +69,34 @@ func (e *Engine) Pause() time.Duration {
 }
 
 // Done says that a claimed task is no longer under way.
-func (e *Engine) Done(t Task) {
+func (e *Engine) Done(t *Task) {
 	e.rates.mu.Lock()
 	defer e.rates.mu.Unlock()
 	e.rates.inflight[t.Provider]--
 }
 
-// room is how many rows a claim for the provider may take: by its concurrency,
-// and 0 while its tokens are known to be out.
-func (e *Engine) room(provider string, limit int) int {
-	l, ok := e.cfg.Limits[provider]
-	if !ok {
-		return limit
+// vacant is how many more sends of this process a provider takes at once.
+func (e *Engine) vacant(provider string) int {
+	l := e.cfg.Limits[provider]
+	if l.Concurrent <= 0 {
+		return math.MaxInt
 	}
 	r := &e.rates
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l.Concurrent > 0 {
-		limit = min(limit, l.Concurrent-r.inflight[provider])
+	return l.Concurrent - r.inflight[provider]
+}
+
+// dry reports whether the provider's tokens are known to be out.
+func (e *Engine) dry(provider string) bool {
+	if e.cfg.Limits[provider].PerThousand <= 0 {
+		return false
 	}
-	if b := r.blocks[provider]; l.PerThousand > 0 && b.tokens == 0 && b.rest > r.now {
-		return 0
-	}
-	return limit
+	r := &e.rates
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.blocks[provider]
+	return b.tokens == 0 && b.rest > r.now
 }
 
 // tokens gets tokens for up to limit rows, before they are claimed.

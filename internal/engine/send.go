@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/seed-8098fbb7/dispatch"
@@ -19,41 +20,41 @@ type Attempt struct {
 
 // Begin checks a claimed task right before its send. elapsed is the time since
 // before its claim was asked for, so that Row.Now + elapsed is not before the
-// database's clock. With ok false the change hands the task back, and it must
-// never be sent under this fence.
-func (e *Engine) Begin(t Task, elapsed time.Duration) (a Attempt, back Change, ok bool) {
+// database's clock. Where there is a change, it hands the task back, and the
+// task must never be sent under this fence.
+func (e *Engine) Begin(t *Task, elapsed time.Duration) (a Attempt, back *Change) {
 	now := t.Now.Add(elapsed)
 	s := e.setup(t)
 	b, known := e.providers[t.Provider]
 	if !s.Passable(t.Row) {
-		return Attempt{}, handBack(t, s.Unstarted(t.Row, now, e.gates.wait(t.Lane.Provider, now))), false
+		return Attempt{}, handBack(t, s.Unstarted(t.Row, now, e.gates.wait(t.Lane.Provider, now)))
 	}
 	if !known || !slices.Contains(s.Candidates, t.Provider) || s.Blocked(t.Row) {
-		return Attempt{}, handBack(t, e.elsewhere(t, s, now)), false
+		return Attempt{}, handBack(t, e.elsewhere(t, s, now))
 	}
 	if m, held := e.held(t, s, now); held {
-		return Attempt{}, handBack(t, m), false
+		return Attempt{}, handBack(t, m)
 	}
 	if !s.Startable(t.Row, b.contract, now) {
-		return Attempt{}, handBack(t, s.Unstarted(t.Row, now, 0)), false
+		return Attempt{}, handBack(t, s.Unstarted(t.Row, now, 0))
 	}
 	env, err := e.envelope(t)
 	if err != nil {
-		return Attempt{}, unreadable(t, s, now, err), false
+		return Attempt{}, unreadable(t, s, now, err)
 	}
-	return Attempt{Provider: b.provider, Envelope: env, Timeout: b.contract.AttemptTimeout()}, Change{}, true
+	return Attempt{Provider: b.provider, Envelope: env, Timeout: b.contract.AttemptTimeout()}, nil
 }
 
 // Unstarted hands a claimed task back that was never given to a sender.
-func (e *Engine) Unstarted(t Task, elapsed time.Duration) Change {
-	return handBack(t, e.setup(t).Unstarted(t.Row, t.Now.Add(elapsed), 0))
+func (e *Engine) Unstarted(t *Task, elapsed time.Duration) Change {
+	return *handBack(t, e.setup(t).Unstarted(t.Row, t.Now.Add(elapsed), 0))
 }
 
-func handBack(t Task, m decide.Move) Change {
-	return Change{Key: t.Key, Fence: t.Fence, From: dispatch.Sending, Move: m}
+func handBack(t *Task, m decide.Move) *Change {
+	return &Change{Key: t.Key, Fence: t.Fence, From: dispatch.Sending, Move: m}
 }
 
-func (e *Engine) envelope(t Task) (dispatch.Envelope, error) {
+func (e *Engine) envelope(t *Task) (dispatch.Envelope, error) {
 	content, err := e.content(t)
 	if err != nil {
 		return dispatch.Envelope{}, err
@@ -91,7 +92,7 @@ func (a Attempt) Send(ctx context.Context) (acc dispatch.Accepted, err error) {
 
 // Finish turns what Send returned into the change to settle. elapsed is as for
 // Begin, taken after Send has returned; took is how long Send ran.
-func (e *Engine) Finish(t Task, acc dispatch.Accepted, err error, elapsed, took time.Duration) Change {
+func (e *Engine) Finish(t *Task, acc dispatch.Accepted, err error, elapsed, took time.Duration) Change {
 	ev, v := e.routes[t.Lane.Route].Judge(acc, err)
 	ev = e.covered(t, ev)
 	c := Change{
@@ -156,5 +157,12 @@ func prepare(changes []Change) {
 		m := &changes[i].Move
 		m.Lane = m.Lane.Spent(m.Spent)
 	}
-	slices.SortFunc(changes, func(a, b Change) int { return a.Key.Compare(b.Key) })
+	sort.Sort(byKey(changes))
 }
+
+// byKey sorts without a copy of each for each comparison: they are large.
+type byKey []Change
+
+func (c byKey) Len() int           { return len(c) }
+func (c byKey) Less(i, j int) bool { return c[i].Key.Compare(c[j].Key) < 0 }
+func (c byKey) Swap(i, j int)      { c[i], c[j] = c[j], c[i] }

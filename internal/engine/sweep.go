@@ -60,8 +60,9 @@ func (e *Engine) Sweep(ctx context.Context, lookups int) (todo []Lookup, swept [
 
 func (e *Engine) tend(ctx context.Context, rows []Task, lookups int) (todo []Lookup, moved []Change, err error) {
 	var changes []Change
-	tasks := map[dispatch.Key]Task{}
-	for _, t := range rows {
+	tasks := map[dispatch.Key]*Task{}
+	for i := range rows {
+		t := &rows[i]
 		s := e.setup(t)
 		m, ok := s.Tend(t.Row)
 		if !ok {
@@ -104,7 +105,7 @@ func (e *Engine) tend(ctx context.Context, rows []Task, lookups int) (todo []Loo
 			moved = append(moved, c)
 			continue
 		}
-		t := tasks[c.Key]
+		t := *tasks[c.Key]
 		t.Fence, t.Lookups, t.Now = t.Fence+1, c.Move.Lookups, r.Now
 		l, ok, err := e.lookup(ctx, t)
 		if err != nil {
@@ -119,7 +120,7 @@ func (e *Engine) tend(ctx context.Context, rows []Task, lookups int) (todo []Loo
 
 // tended is the record of a move of the sweep; the rest leaves no trace but
 // the row's own.
-func tended(t Task, m decide.Move) Record {
+func tended(t *Task, m decide.Move) Record {
 	switch m.Rule { //nolint:exhaustive // the sweep makes few of the moves
 	case decide.RuleSwept:
 		return Record{
@@ -143,7 +144,7 @@ func (e *Engine) lookup(ctx context.Context, t Task) (Lookup, bool, error) {
 	if err != nil {
 		return Lookup{}, false, err
 	}
-	content, err := e.content(t)
+	content, err := e.content(&t)
 	if err != nil { // its lease ends, and a worker that can read it asks
 		return Lookup{}, false, nil //nolint:nilerr // the row is left alone
 	}
@@ -174,7 +175,7 @@ func (e *Engine) FinishLookup(l Lookup, f dispatch.Found, err error, elapsed tim
 	if err != nil {
 		f = dispatch.Found{}
 	}
-	t := l.Task
+	t := &l.Task
 	m := e.setup(t).AfterLookup(t.Row, f, l.asked, t.Now.Add(elapsed))
 	c := Change{
 		Key: t.Key, Fence: t.Fence, From: dispatch.InDoubt, Move: m,

@@ -254,7 +254,7 @@ func (k *worker) claim(p *proc) {
 		for _, t := range tasks {
 			k.free--
 			k.sends++
-			w.spawn(k, 0, func(p *proc) { k.send(p, t, began) })
+			w.spawn(k, 0, func(p *proc) { k.send(p, &t, began) })
 		}
 		if w.mutant.is(auditsAnswered) && len(tasks) > 0 {
 			w.spawn(k, 0, func(p *proc) { k.audit(p, id) })

@@ -9,7 +9,7 @@ import (
 )
 
 // send is a sender: one task, one attempt.
-func (k *worker) send(p *proc, t engine.Task, began watch) {
+func (k *worker) send(p *proc, t *engine.Task, began watch) {
 	defer func() {
 		if !p.killed {
 			k.e.Done(t)
@@ -25,20 +25,20 @@ func (k *worker) send(p *proc, t engine.Task, began watch) {
 		k.outcome(k.e.Unstarted(t, k.elapsed(began)))
 		return
 	}
-	a, back, ok := k.e.Begin(t, k.elapsed(began))
-	if !ok {
-		w.tellTask(k, t, "not begun")
-		k.outcome(back)
+	a, back := k.e.Begin(t, k.elapsed(began))
+	if back != nil {
+		w.tellTask(k, *t, "not begun")
+		k.outcome(*back)
 		return
 	}
-	if back, ok = k.e.Before(context.Background(), t, a, func() time.Duration { return k.elapsed(began) }); p.killed {
+	if back = k.e.Before(context.Background(), t, a, func() time.Duration { return k.elapsed(began) }); p.killed {
 		return
-	} else if !ok {
-		w.tellTask(k, t, "held back by the hook")
-		k.outcome(back)
+	} else if back != nil {
+		w.tellTask(k, *t, "held back by the hook")
+		k.outcome(*back)
 		return
 	}
-	w.ref.begun(t)
+	w.ref.begun(*t)
 	if !k.point(pointSend) {
 		return
 	}
