@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // copyFrom is how many intents are worth three more round trips: above it,
@@ -42,8 +41,7 @@ func (b *Box) copyMany(ctx context.Context, tx pgx.Tx, rows []message, order []i
 		}
 		return nil
 	})
-	var pe *pgconn.PgError
-	if errors.Is(err, errLapsed) || errors.As(err, &pe) && pe.Code == "23505" {
+	if errors.Is(err, errLapsed) || unique(err) {
 		return false, nil
 	}
 	return err == nil, err

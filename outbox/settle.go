@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-8098fbb7/dispatch"
 	"github.com/seed-8098fbb7/dispatch/internal/decide"
@@ -54,19 +56,26 @@ func (s *store) applySent(ctx context.Context, changes []engine.Change, which []
 		took[i], request[i] = r.Took.Milliseconds(), hex.EncodeToString(r.Evidence.Request)
 		results[at] = engine.Result{Status: engine.Applied, State: dispatch.Sent}
 	}
-	var at int64
-	var found bool
 	args := []any{id, fence, provider, account, ref, status, code, took, request}
-	return s.steady(ctx, s.sql.applySent, args, func(rows pgx.Rows) error {
-		return scanEach(rows, []any{&at, &found}, func() error {
-			r := &results[which[at-1]]
-			r.Status, r.State = engine.Fenced, 0
-			if found {
-				r.Status = engine.Again
-			}
-			return nil
-		})
-	})
+	var lost []int64
+	read := func(rows pgx.Rows) (err error) {
+		lost, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		return err
+	}
+	err := s.steady(ctx, s.sql.applySent, args, read)
+	if unique(err) {
+		err = s.steady(ctx, s.sql.applySentKnown, args, read)
+	}
+	for _, at := range lost {
+		results[which[at-1]] = engine.Result{Status: engine.Fenced}
+	}
+	return err
+}
+
+// unique reports whether a row was there already.
+func unique(err error) bool {
+	var pe *pgconn.PgError
+	return errors.As(err, &pe) && pe.Code == "23505"
 }
 
 func (s *store) applyRest(ctx context.Context, changes []engine.Change, which []int, results []engine.Result) error {

@@ -117,11 +117,14 @@ func (r *run) tell(c *engine.Change, res engine.Result) {
 	if rec.Kind == engine.KindNone || res.Status == engine.Again { // Again: it will be written once more
 		return
 	}
+	level, text := told(rec, res)
+	if r.cfg.Observer == nil && !r.log.Enabled(r.cut, level) {
+		return
+	}
 	ctx := r.context(c)
 	if r.cfg.Observer != nil {
 		r.observe(ctx, observation(c, res))
 	}
-	level, text := told(rec, res)
 	if !r.log.Enabled(ctx, level) {
 		return
 	}

@@ -28,7 +28,7 @@ type statements struct {
 	enqueueStrict                             string
 	lanes, peek, page, load                   string
 	claim                                     map[int]string
-	unclaim, applySent, apply                 string
+	unclaim, applySent, applySentKnown, apply string
 	lockMessage, lockQueue, lockParked, known string
 	markEnded, requeue, repark                string
 	record, unqueue, unpark                   string
@@ -61,7 +61,8 @@ func render(schema string) statements {
 		copyMessage: in(copyMessageSQL), copyQueue: in(copyQueueSQL),
 		lanes: in(lanesSQL), peek: in(peekSQL), page: in(strings.ReplaceAll(pageSQL, "{page}", strconv.Itoa(pageRows))), load: in(loadSQL),
 		claim:   map[int]string{},
-		unclaim: in(unclaimSQL), applySent: in(applySentSQL), apply: in(applySQL),
+		unclaim: in(unclaimSQL), apply: in(applySQL),
+		applySent: in(strings.Replace(applySentSQL, " {known}", "", 1)), applySentKnown: in(strings.Replace(applySentSQL, "{known}", onKnown, 1)),
 		lockMessage: in(lockMessageSQL), lockQueue: in(lockQueueSQL), lockParked: in(lockParkedSQL), known: in(knownSQL),
 		markEnded: in(markEndedSQL), requeue: in(requeueSQL), repark: in(reparkSQL), record: in(recordSQL), unqueue: in(unqueueSQL), unpark: in(unparkSQL),
 		historyOf: in(historySQL), statusOf: in(statusSQL), resend: in(resendSQL), sealed: in(sealedSQL),

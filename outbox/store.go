@@ -97,14 +97,14 @@ func (s *store) Claim(ctx context.Context, c engine.Claim) (tasks []engine.Task,
 // twice.
 func readClaim(c engine.Claim, rows pgx.Rows) ([]engine.Task, error) {
 	tasks := make([]engine.Task, 0, c.Limit)
+	var deadline, resolve *time.Time
+	var ledger, senders, metadata *string
+	var after int64
 	for rows.Next() {
 		tasks = append(tasks, engine.Task{Row: decide.Row{
 			Lane: c.Lane, State: dispatch.Sending, Provider: c.Provider, Account: c.Account, Encoding: c.Encoding,
 		}})
 		t := &tasks[len(tasks)-1]
-		var deadline, resolve *time.Time
-		var ledger, senders, metadata *string
-		var after int64
 		if err := rows.Scan((*[16]byte)(&t.Key), &t.Due, &t.Claimed, &t.Lease, &deadline, &resolve, &t.Fence, &t.Spent, &t.Budget,
 			&t.Lookups, &ledger, &t.OnUnknown.Action, &after, &t.Pinned, &senders, &t.From, &t.Form, &metadata, &t.Trace, &t.Created,
 			&t.Country, &t.SealKey, &t.Digest); err != nil {

@@ -23,7 +23,7 @@ type sqlBug struct {
 var sqlBugs = []sqlBug{
 	{9, "settle of an acceptance without the fence", applySentText, " and q.fence = i.fence", ""},
 	{0, "settle of an acceptance without the state", applySentText, " and q.state + 0 = 2", ""},
-	{9, "settle of an acceptance that takes an older send of its batch along", applySentText, "g.id = r.id and r.tid is not null where", "g.id = r.id where"},
+	{9, "settle of an acceptance that takes an older send of its batch along", applySentText, "i.n not in (select gone.n from gone)", "i.id not in (select gone.id from gone)"},
 	{10, "settle without the fence", applyText, " and q.fence = i.fence", ""},
 	{10, "settle without the state", applyText, " and q.state + 0 = i.was", ""},
 	{2, "settle of the sweep whatever the lease", applyText, "(i.idle = 0 or coalesce(q.lease <= clock_timestamp(), true))", "i.idle >= 0"},

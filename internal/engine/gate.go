@@ -226,13 +226,14 @@ func (g *gates) observe(t *Task, ev dispatch.Evidence, v dispatch.Verdict, now t
 		run = &streak{same: map[dispatch.Key]int{}, accounts: map[dispatch.Key]bool{}, senders: map[string]bool{}}
 		g.runs[t.Provider] = run
 	}
-	hold := Hold{Provider: t.Provider, For: -1, Why: v.Reason}
-	switch {
-	case v.Outcome == dispatch.OK,
-		v.Outcome == dispatch.Rejected && (v.Scope == dispatch.Message || v.Scope == dispatch.Sender):
+	if v.Outcome == dispatch.OK ||
+		v.Outcome == dispatch.Rejected && (v.Scope == dispatch.Message || v.Scope == dispatch.Sender) {
 		run.reset() // it answers; whether it takes the message is another matter
 		run.passed = run.passed || v.Outcome == dispatch.OK
 		return nil, run.passed
+	}
+	hold := &Hold{Provider: t.Provider, For: -1, Why: v.Reason}
+	switch {
 	case v.Outcome == dispatch.Rejected && v.Scope == dispatch.Account:
 		run.accounts[t.Key], run.senders[t.From] = true, true
 		run.fails++
@@ -244,7 +245,7 @@ func (g *gates) observe(t *Task, ev dispatch.Evidence, v dispatch.Verdict, now t
 		hold.Reason, hold.Probe = GateAccount, accountProbe
 	case v.Floor > 0 && v.Outcome == dispatch.Rejected:
 		hold.Reason, hold.For = GateFloor, v.Floor
-		return &hold, run.passed
+		return hold, run.passed
 	default:
 		if ev.Cause == dispatch.CauseChanged || ev.Cause == dispatch.CausePool {
 			return nil, run.passed // ours, not the provider's
@@ -265,10 +266,13 @@ func (g *gates) observe(t *Task, ev dispatch.Evidence, v dispatch.Verdict, now t
 	}
 	run.reset()
 	run.passed = false
-	return &hold, false
+	return hold, false
 }
 
 func (s *streak) reset() {
+	if s.fails == 0 {
+		return // as nearly always
+	}
 	s.fails = 0
 	clear(s.same)
 	clear(s.accounts)

@@ -11,6 +11,9 @@ import (
 // words go. Its form can't tell a code of the vendor's from the login code in
 // the text.
 func (a Attempt) shown(err error) error {
+	if err == nil {
+		return nil
+	}
 	var f *dispatch.Fault
 	if !errors.As(err, &f) || f == nil || f.Evidence.Code == "" || !Quotes(a.Envelope.Content, f.Evidence.Code) {
 		return err
