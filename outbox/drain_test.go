@@ -116,21 +116,27 @@ func (v *vendor) Send(ctx context.Context, _ dispatch.Envelope) (dispatch.Accept
 // returns how long Run took in all.
 func drain(t *testing.T, s *shelf, p dispatch.Provider, limit, after time.Duration, ctx context.Context, stop func()) time.Duration { //nolint:revive // the test's context comes with what ends it
 	t.Helper()
+	w := newDrained(t, s, p, limit)
+	began := time.Now()
+	time.AfterFunc(after, stop)
+	r := run{Worker: w}
+	require.NoError(t, r.run(ctx))
+	return time.Since(began)
+}
+
+// newDrained is a worker on any store.
+func newDrained(t *testing.T, s engine.Store, p dispatch.Provider, limit time.Duration) *Worker {
+	t.Helper()
 	box, err := New(nil, Config{Routes: []dispatch.Route{{Name: "sms", Providers: []string{"test"}}}})
 	require.NoError(t, err)
 	e, err := engine.New(s, engine.Config{
 		Routes: box.list, Providers: []dispatch.Provider{p}, Random: func(int64) int64 { return 0 }, Slots: 9,
 	})
 	require.NoError(t, err)
-	w := &Worker{
+	return &Worker{
 		box: box, engine: e, log: slog.New(slog.DiscardHandler), slots: make(chan struct{}, 9), settles: make(chan engine.Change, 9),
 		cfg: WorkerConfig{Slots: 9, PollInterval: time.Second, SweepInterval: time.Hour, DrainTimeout: limit},
 	}
-	began := time.Now()
-	time.AfterFunc(after, stop)
-	r := run{Worker: w}
-	require.NoError(t, r.run(ctx))
-	return time.Since(began)
 }
 
 // Sends that are under way finish: Run returns in the tick in which the last
@@ -221,6 +227,67 @@ func TestDrainOfFailedClaims(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				require.Equal(t, c.took, drain(t, &shelf{rows: 1, refuse: c.err}, &vendor{}, 5*time.Second, 2*time.Second, ctx, stop))
+			})
+		})
+	}
+}
+
+// flood is a lane that never runs dry, at a provider that takes it as fast as
+// it comes, and later another one.
+type flood struct {
+	*shelf
+
+	began  time.Time
+	shown  time.Duration // when Peek sees the other one
+	seen   time.Duration // when that was claimed from
+	urgent decide.Lane
+}
+
+func (f *flood) Peek(context.Context, []string) ([]string, time.Duration, error) {
+	if f.shown > 0 && time.Since(f.began) >= f.shown {
+		return []string{"sms/3/", f.urgent.String()}, -1, nil
+	}
+	return []string{"sms/3/"}, -1, nil
+}
+
+func (f *flood) Claim(ctx context.Context, c engine.Claim) ([]engine.Task, error) {
+	time.Sleep(2 * time.Millisecond)
+	if c.Lane == f.urgent {
+		if f.seen == 0 {
+			f.seen = time.Since(f.began)
+		}
+		return nil, nil
+	}
+	f.rows = c.Limit
+	return f.shelf.Claim(ctx, c)
+}
+
+// A worker that is busy with a newsletter for as long as it lasts sees a login
+// code all the same: by the bell of its own process at its next claim, and what
+// another one has enqueued by a look around.
+func TestBusyWorkerSeesOtherLanes(t *testing.T) {
+	for name, c := range map[string]struct {
+		bell bool
+		want time.Duration // after a second, at most
+	}{"of this process": {true, 4 * time.Millisecond}, "of another process": {false, claimInterval + 6*time.Millisecond}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &flood{shelf: &shelf{}, began: time.Now(), urgent: decide.Lane{Route: "sms", Priority: dispatch.High}}
+				w := newDrained(t, f, &vendor{}, time.Minute)
+				ctx, stop := context.WithCancel(t.Context())
+				time.AfterFunc(2*time.Second, stop)
+				if c.bell {
+					time.AfterFunc(time.Second+time.Millisecond, func() {
+						w.box.wake.hint(f.urgent)
+						w.box.wake.ring()
+					})
+				} else {
+					f.shown = time.Second
+				}
+				r := run{Worker: w}
+				require.NoError(t, r.run(ctx))
+				require.Greater(t, f.seen, time.Second)
+				require.LessOrEqual(t, f.seen, time.Second+time.Millisecond+c.want)
 			})
 		})
 	}
