@@ -132,7 +132,7 @@ func (v sealing) open(domain string, t *engine.Task, sealed []byte) ([]byte, err
 // sealAgain opens a message's content and seals it for another one, under the
 // current key. It returns nil, nil where the content isn't sealed.
 func (b *Box) sealAgain(ctx context.Context, tx pgx.Tx, old, key dispatch.Key) (content []byte, sealKey *string, err error) {
-	var t *engine.Task
+	var t engine.Task
 	switch err := tx.QueryRow(ctx, b.sql.sealed, old.String()).Scan(&t.SealKey, &t.Digest, &t.Form); {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil, nil, nil
@@ -140,7 +140,7 @@ func (b *Box) sealAgain(ctx context.Context, tx pgx.Tx, old, key dispatch.Key) (
 		return nil, nil, err
 	}
 	t.Key = old
-	plain, err := sealing{b.seal}.OpenForm(t)
+	plain, err := sealing{b.seal}.OpenForm(&t)
 	if err != nil {
 		return nil, nil, fmt.Errorf("message %s is %w under key %q: %w", old, ErrSealed, t.SealKey, err)
 	}
