@@ -82,6 +82,8 @@ var (
 	ErrNotMigrated = errors.New("schema is not migrated")
 	// ErrUnready: something is over its limit; Check.
 	ErrUnready = errors.New("outbox is over its limits")
+	// ErrNotHeld: no gate of the name is closed; Resume, ResumeRoute.
+	ErrNotHeld = errors.New("nothing holds")
 	// ErrEmptyFilter: a filter of Bulk must say more than times.
 	ErrEmptyFilter = errors.New("filter is empty")
 	// ErrDenied: Config.Reveal is not set, or refused; Content.

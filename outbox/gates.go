@@ -120,13 +120,14 @@ func (b *Box) Pause(ctx context.Context, provider string, a Audit) error {
 	return missing(b.store.CloseGate(ctx, engine.Hold{Provider: provider, Reason: engine.GatePaused, For: -1, By: a.By, Why: a.Why}))
 }
 
-// Resume opens a provider's gate, whatever closed it. Its messages come back
-// step by step.
+// Resume opens what holds a provider, whatever closed it, for all countries and
+// for single ones. Its messages come back step by step. It returns ErrNotHeld
+// where nothing held it.
 func (b *Box) Resume(ctx context.Context, provider string, a Audit) error {
 	if err := b.checkName("provider", provider, a); err != nil {
 		return err
 	}
-	return b.open(ctx, provider, a)
+	return b.open(ctx, "provider", provider, provider, a)
 }
 
 // PauseRoute holds a route until ResumeRoute, whatever its providers do: no send
@@ -147,17 +148,22 @@ func (b *Box) PauseRoute(ctx context.Context, route string, a Audit) error {
 
 // ResumeRoute ends the pause of a route. Its messages are claimed at once, as
 // the gates and rates of its providers let them. It takes any name, since a
-// route may have left the configuration while it was paused.
+// route may have left the configuration while it was paused, and returns
+// ErrNotHeld where nothing held it.
 func (b *Box) ResumeRoute(ctx context.Context, route string, a Audit) error {
 	if err := b.checkName("route", route, a); err != nil {
 		return err
 	}
-	return b.open(ctx, engine.RouteGate(route), a)
+	return b.open(ctx, "route", route, engine.RouteGate(route), a)
 }
 
-func (b *Box) open(ctx context.Context, gate string, a Audit) error {
-	if _, err := b.pool.Exec(ctx, b.sql.openGate, gate, int64(0), label(a.By, 200), label(a.Why, 1000)); err != nil {
+func (b *Box) open(ctx context.Context, kind, name, gate string, a Audit) error {
+	tag, err := b.pool.Exec(ctx, b.sql.openGate, gate, label(a.By, 200), label(a.Why, 1000))
+	switch {
+	case err != nil:
 		return missing(err)
+	case tag.RowsAffected() == 0:
+		return fmt.Errorf("%w %s %q", ErrNotHeld, kind, name)
 	}
 	b.Wake()
 	return nil

@@ -47,6 +47,27 @@ func TestPauseOfARoute(t *testing.T) {
 	reaches(t, box, held.Key, dispatch.Sent)
 }
 
+// Resume opens all that holds a provider, and says so where nothing does: a name
+// that was mistyped is no success.
+func TestResumeOpensWhatHolds(t *testing.T) {
+	t.Parallel()
+	box, pool, schema := newBox(t)
+	_, err := pool.Exec(t.Context(), `insert into `+schema+`.gate (provider, country, reason) values ('test', 0, 5), ('test', 46, 2)`)
+	require.NoError(t, err)
+	require.NoError(t, box.Resume(t.Context(), "test", ada))
+	for _, g := range gatesOf(t, box) {
+		require.False(t, g.Closed, g)
+	}
+	for err, want := range map[error]string{
+		box.Resume(t.Context(), "test", ada):      `nothing holds provider "test"`,
+		box.Resume(t.Context(), "tset", ada):      `nothing holds provider "tset"`,
+		box.ResumeRoute(t.Context(), "smss", ada): `nothing holds route "smss"`,
+	} {
+		require.ErrorIs(t, err, outbox.ErrNotHeld)
+		require.EqualError(t, err, want)
+	}
+}
+
 // What a message says is read only with permission, and never unseen.
 func TestContent(t *testing.T) {
 	t.Parallel()

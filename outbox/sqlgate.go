@@ -41,8 +41,8 @@ set passed = g.passed + 1, step = 0,
 where g.provider = $1::text and g.country = $2::bigint and g.until is null and g.reason <> 5`
 
 const openGateSQL = `update {schema}.gate g
-set until = clock_timestamp(), opened_at = clock_timestamp(), step = 0, passed = 0, actor = nullif($3::text, ''), why = nullif($4::text, '')
-where g.provider = $1::text and g.country = $2::bigint and coalesce(g.until > clock_timestamp(), true)`
+set until = clock_timestamp(), opened_at = clock_timestamp(), step = 0, passed = 0, actor = nullif($2::text, ''), why = nullif($3::text, '')
+where g.provider = $1::text and coalesce(g.until > clock_timestamp(), true)`
 
 const seedRateSQL = `insert into {schema}.rate (provider, tokens) values ($1::text, $2::bigint) on conflict (provider) do nothing`
 

@@ -97,7 +97,7 @@ func (tm *tandem) gate() {
 	case 5:
 		tm.tell("open", "%s", p)
 		tm.model.OpenGate(p)
-		_, err = tm.pool.Exec(ctx, tm.real.sql.openGate, p, int64(0), "", "")
+		_, err = tm.pool.Exec(ctx, tm.real.sql.openGate, p, "", "")
 	case 6:
 		tm.tell("gates", "")
 		a, aErr := tm.model.Gates(ctx)

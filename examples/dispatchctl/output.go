@@ -21,6 +21,7 @@ import (
 // refusals are what a verb may say about a message.
 var refusals = []error{
 	outbox.ErrNotFound, outbox.ErrTooLate, outbox.ErrMayHaveBeenAccepted, outbox.ErrNotParked, outbox.ErrExpired, outbox.ErrEnded,
+	outbox.ErrNotHeld,
 }
 
 func refusedBy(err error) error {

@@ -93,6 +93,7 @@ var refusals = []struct {
 	{outbox.ErrNotParked, "it is in motion, or final by now"},
 	{outbox.ErrExpired, "its deadline has passed, or its content was removed"},
 	{outbox.ErrEnded, "it was cancelled or superseded"},
+	{outbox.ErrNotHeld, "nothing holds it any more"},
 	{outbox.ErrDenied, "the application doesn't permit it"},
 	{outbox.ErrSealed, "it is sealed, and its key is not here"},
 }

@@ -121,6 +121,9 @@ func TestVendorsWordsAreEscaped(t *testing.T) {
 
 func TestPauseAndResume(t *testing.T) {
 	d := newDesk(t, nil)
+	got := d.post("providers", url.Values{"kind": {"provider"}, "name": {"test"}, "do": {"resume"}, "why": {"why"}})
+	require.Equal(t, http.StatusConflict, got.status)
+	require.Contains(t, got.body, "nothing holds it any more")
 	for _, c := range []struct{ kind, name, do, shown string }{
 		{"provider", "test", "pause", "paused by hand <q>&lt;why&gt;</q>, by ada"},
 		{"provider", "test", "resume", ""},

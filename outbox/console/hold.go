@@ -110,7 +110,7 @@ func (c *Console) hold(ctx context.Context, r *request) error {
 		return failure{http.StatusBadRequest, "There is no such provider or route here. Nothing was done."}
 	}
 	if err := verb(ctx, name, a); err != nil {
-		return err
+		return refused(err)
 	}
 	c.log.InfoContext(ctx, "console: action", slog.String("verb", do), slog.String(kind, name), slog.String("by", a.By))
 	r.redirect("providers?done=" + do)
