@@ -11,7 +11,7 @@ import (
 )
 
 // String tells the history as a person would want to read it: what happened,
-// when, by whom, and what it means. Times are UTC. It holds no recipient, text
+// when, by whom, what it means, and the Conclusion. Times are UTC. It holds no recipient, text
 // or vendor's words; Box.Content has the text, for those who may read it.
 func (h History) String() string {
 	var b strings.Builder
@@ -38,6 +38,15 @@ func (h History) String() string {
 	if !h.Next.IsZero() {
 		fmt.Fprintf(&b, "  %s  next step is due\n", clock(h.Next))
 	}
+	verdict, because := h.Conclusion()
+	b.WriteString(oneLine(verdict))
+	if len(because) > 0 {
+		b.WriteString(" Why more than once:")
+	}
+	b.WriteByte('\n')
+	for _, words := range because {
+		fmt.Fprintf(&b, "  %s\n", oneLine(words))
+	}
 	return b.String()
 }
 
@@ -59,9 +68,9 @@ func oneLine(s string) string {
 func (e Event) Meaning() string {
 	switch decide.Rule(e.Rule) {
 	case decide.RuleUnknown:
-		return "it may have been accepted: it is found out before anything else is sent"
+		return "it may have been accepted: that is settled first, by its key, a look-up or a receipt, else as its policy says"
 	case decide.RuleRefusedOpen:
-		return "an earlier send may still have been accepted: that is found out first"
+		return "an earlier send may still have been accepted: that is settled first"
 	case decide.RuleMessageRefused:
 		return "the message itself was refused, so nothing else is tried"
 	case decide.RuleRefused:
@@ -122,8 +131,8 @@ func (e Event) Meaning() string {
 func (e Event) String() string {
 	var b strings.Builder
 	b.WriteString(e.Kind)
-	if e.Kind == "attempt" || e.Kind == "swept" || e.Kind == "late" {
-		fmt.Fprintf(&b, " %d", e.Fence)
+	if e.Send > 0 {
+		fmt.Fprintf(&b, " %d", e.Send)
 	}
 	if e.Provider != "" {
 		fmt.Fprintf(&b, " at %s", e.Provider)

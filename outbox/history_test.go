@@ -235,6 +235,22 @@ func TestHistoryAndStatusInEveryState(t *testing.T) {
 	}
 }
 
+// Sends are counted from one, whatever claims of the row there were beside them.
+func TestSendsAreCounted(t *testing.T) {
+	t.Parallel()
+	box, pool, schema := newBox(t)
+	i := sms("hello")
+	enqueue(t, box, i)
+	_, err := pool.Exec(t.Context(), `update `+schema+`.queue set fence = 3`)
+	require.NoError(t, err)
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{&outboxtest.Provider{}}, Logger: discard})
+	h := reaches(t, box, i.Key, dispatch.Sent)
+	require.EqualValues(t, 4, h.Events[0].Fence)
+	require.Equal(t, 1, h.Events[0].Send)
+	require.Contains(t, h.String(), "attempt 1 at test: ok")
+	require.Contains(t, h.String(), "\nIt was accepted once.\n")
+}
+
 func TestHistoryOfNothing(t *testing.T) {
 	t.Parallel()
 	box, pool, _ := newBox(t)

@@ -67,7 +67,7 @@ func (b *Box) Supersede(ctx context.Context, tx pgx.Tx, key dispatch.Key, i disp
 	// Two calls for the same pair, and one for each direction, take their
 	// locks in the order of the keys.
 	first := func() error {
-		old, err = b.verbTx(ctx, tx, key, a, i.Key.String(), func(engine.View) decide.Verb { return decide.Cancel(decide.EndedSuperseded) })
+		old, err = b.verbTx(ctx, tx, key, a, saysSuperseded+i.Key.String(), func(engine.View) decide.Verb { return decide.Cancel(decide.EndedSuperseded) })
 		return err
 	}
 	second := func() error {
@@ -127,7 +127,7 @@ func (b *Box) GiveUp(ctx context.Context, key dispatch.Key, a Audit) (dispatch.S
 
 // ResendAsNew enqueues the content of an older message under a new key, linked
 // to it, in the caller's transaction: a second message by intent, with a fresh
-// budget and the same validity from now. added is false where that was done
+// budget and the same validity from now. Both histories tell of it. added is false where that was done
 // already. It returns ErrNotFound, ErrExpired where the content was scrubbed,
 // ErrSealed where its key is missing, or a *dispatch.ConflictError.
 func (b *Box) ResendAsNew(ctx context.Context, tx pgx.Tx, old, key dispatch.Key, a Audit) (added bool, err error) {
@@ -137,38 +137,45 @@ func (b *Box) ResendAsNew(ctx context.Context, tx pgx.Tx, old, key dispatch.Key,
 	if _, err := dispatch.ParseKey(key.String()); err != nil || key == old {
 		return false, &dispatch.FieldError{Field: "Key", Reason: "is not a new key"}
 	}
-	var linked, same bool
-	var lane string
-	content, sealKey, err := b.sealAgain(ctx, tx, old, key)
-	if err != nil {
-		return false, missing(err)
-	}
-	err = tx.QueryRow(ctx, b.sql.resend, old.String(), key.String(), content, sealKey).Scan(&added, &linked, &same, &lane)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return false, b.whyNoResend(ctx, tx, old)
-	case err != nil:
-		return false, missing(err)
-	case !linked || !same:
-		return false, &dispatch.ConflictError{Key: key}
-	case !added:
-		return false, nil
-	}
-	if l, ok := decide.ParseLane(lane); ok {
-		b.wake.hint(l)
-	}
-	entry := engine.Entry{Rule: decide.RuleEnqueue, State: dispatch.Pending, Record: engine.Record{
-		Kind: engine.KindManual, Actor: a.By, Why: a.Why, Verdict: dispatch.Verdict{Reason: "repeats " + old.String()},
-	}}
-	return true, b.store.enter(ctx, tx, key, entry)
+	// Under the old message's lock: its history tells of the new one, and the
+	// state that it tells is the one that it is in.
+	err = b.store.edit(ctx, tx, old, 0, func(v engine.View) (engine.Edit, error) {
+		if v.Scrubbed {
+			return engine.Edit{}, ErrExpired
+		}
+		if added, err = b.copyAs(ctx, tx, old, key); err != nil || !added {
+			return engine.Edit{}, err
+		}
+		entry := engine.Entry{Rule: decide.RuleEnqueue, State: dispatch.Pending, Record: engine.Record{
+			Kind: engine.KindManual, Actor: a.By, Why: a.Why, Verdict: dispatch.Verdict{Reason: saysRepeats + old.String()},
+		}}
+		if err := b.store.enter(ctx, tx, key, entry); err != nil {
+			return engine.Edit{}, err
+		}
+		return engine.Edit{Row: v.Row, Entries: []engine.Entry{manual(v, v.Row, 0, a, saysSentAgain+key.String())}}, nil
+	})
+	return added && err == nil, missing(err)
 }
 
-func (b *Box) whyNoResend(ctx context.Context, tx pgx.Tx, old dispatch.Key) error {
-	_, err := b.store.view(ctx, tx, old, 0)
+// copyAs copies a message under a new key.
+func (b *Box) copyAs(ctx context.Context, tx pgx.Tx, old, key dispatch.Key) (added bool, err error) {
+	content, sealKey, err := b.sealAgain(ctx, tx, old, key)
 	if err != nil {
-		return err
+		return false, err
 	}
-	return ErrExpired
+	var linked, same bool
+	var lane string
+	err = tx.QueryRow(ctx, b.sql.resend, old.String(), key.String(), content, sealKey).Scan(&added, &linked, &same, &lane)
+	switch {
+	case err != nil:
+		return false, err
+	case !linked || !same:
+		return false, &dispatch.ConflictError{Key: key}
+	}
+	if l, ok := decide.ParseLane(lane); ok && added {
+		b.wake.hint(l)
+	}
+	return added, nil
 }
 
 func (a Audit) check() error {
@@ -215,13 +222,16 @@ func (b *Box) verbTx(ctx context.Context, tx pgx.Tx, key dispatch.Key, a Audit, 
 }
 
 // manual is the record of a verb. note is the provider's id where the verb
-// names one, and the successor's key where the message is superseded.
+// names one, else what it says of another message.
 func manual(v engine.View, row decide.Row, rule decide.Rule, a Audit, note string) engine.Entry {
 	rec := engine.Record{Kind: engine.KindManual, Provider: v.Provider, Account: v.Account, Actor: a.By, Why: a.Why}
+	if rec.Provider == "" && v.First != nil {
+		rec.Provider, rec.Account = v.First.Provider, v.First.Account // it was sent: the list names who had it last
+	}
 	if rule == decide.RuleResolveAccepted {
 		rec.ProviderID = note
-	} else if note != "" {
-		rec.Verdict.Reason = "superseded by " + note
+	} else {
+		rec.Verdict.Reason = note
 	}
 	return engine.Entry{Fence: v.Fence, Rule: rule, State: row.State, Reason: row.Reason, Record: rec}
 }

@@ -225,7 +225,16 @@ func TestResendAsNew(t *testing.T) {
 	h := reaches(t, box, again, dispatch.Sent)
 	require.Equal(t, "ada", h.Events[0].By)
 	require.Equal(t, i.Content, p.Accepted()[1].Content)
-	err := box.InTx(t.Context(), func(tx pgx.Tx) error {
+	require.Equal(t, i.Key, h.Events[0].Linked)
+	h = stateOf(t, box, i.Key)
+	require.Equal(t, dispatch.Sent, h.State)
+	require.Len(t, h.Events, 2, "the second press left no trace")
+	require.Equal(t, again, h.Events[1].Linked)
+	require.Contains(t, h.String(), "manual at test, sent again as new message "+again.String()+", by ada, why asked by support → sent\n")
+	all, _, err := box.List(t.Context(), outbox.Filter{Provider: "test"}, "", 10)
+	require.NoError(t, err)
+	require.Len(t, all, 2, "the provider is still known of both")
+	err = box.InTx(t.Context(), func(tx pgx.Tx) error {
 		_, err := box.ResendAsNew(t.Context(), tx, dispatch.NewKey(), dispatch.NewKey(), ada)
 		return err
 	})

@@ -68,7 +68,8 @@ const statusSQL = `select m.route, m.channel::bigint, m.budget::bigint, m.create
     coalesce(q.state, p.state, (select h.state from {schema}.history h where h.id = m.id
         order by h.at desc, h.fence desc, h.sub desc limit 1))::bigint,
     coalesce(p.reason, 0)::bigint, coalesce(q.spent, p.spent, 0)::bigint, q.due,
-    coalesce(m.template, ''), coalesce(m.template_revision, '')
+    coalesce(m.template, ''), coalesce(m.template_revision, ''), m.country::bigint, coalesce(m.pinned, ''), m.senders::text,
+    m.on_unknown::bigint, coalesce(q.provider, ''), coalesce(q.ended, 0)::bigint, q.ledger::text
 from {schema}.message m
 left join {schema}.queue q on q.id = m.id
 left join {schema}.parked p on p.id = m.id

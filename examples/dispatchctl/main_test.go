@@ -232,6 +232,8 @@ func TestGolden(t *testing.T) {
 		{"pause_provider", []string{"pause", "provider", "test", by, why}},
 		{"pause_route", []string{"pause", "route", "news", by, why, "--json"}},
 		{"stats_paused", []string{"stats"}},
+		{"history_paused", []string{"history", "@later"}},
+		{"history_paused_json", []string{"history", "--json", "@later"}},
 		{"resume_provider", []string{"resume", "provider", "test", by, why}},
 		{"resume_route", []string{"resume", "route", "news", by, why}},
 		{"resume_again", []string{"resume", "provider", "test", by, why}},

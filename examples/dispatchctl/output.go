@@ -148,7 +148,8 @@ type listDoc struct {
 type event struct {
 	At         time.Time `json:"at"`
 	Kind       string    `json:"kind"`
-	Attempt    int64     `json:"attempt,omitempty"`
+	Attempt    int       `json:"attempt,omitempty"`
+	Fence      int64     `json:"fence,omitempty"`
 	Rule       int       `json:"rule,omitempty"`
 	State      string    `json:"state"`
 	Reason     string    `json:"reason,omitempty"`
@@ -165,6 +166,7 @@ type event struct {
 	Floor      float64   `json:"floor_seconds,omitempty"`
 	By         string    `json:"by,omitempty"`
 	Why        string    `json:"why,omitempty"`
+	Linked     string    `json:"linked,omitempty"`
 }
 
 type historyDoc struct {
@@ -179,6 +181,9 @@ type historyDoc struct {
 	Deadline  *time.Time `json:"deadline,omitempty"`
 	Next      *time.Time `json:"next,omitempty"`
 	Reference string     `json:"reference,omitempty"`
+	Verdict   string     `json:"verdict"`
+	Because   []string   `json:"because,omitempty"`
+	Holds     []gate     `json:"holds,omitempty"`
 	Events    []event    `json:"events"`
 }
 
@@ -215,9 +220,13 @@ func historyOf(h outbox.History, words bool) historyDoc {
 		Attempts: h.Attempts, Budget: h.Budget, Created: h.Created, Deadline: timeOrNil(h.Deadline), Next: timeOrNil(h.Next),
 		Reference: h.Reference, Events: []event{},
 	}
+	d.Verdict, d.Because = h.Conclusion()
+	for _, g := range h.Holds {
+		d.Holds = append(d.Holds, gateOf(g))
+	}
 	for _, e := range h.Events {
 		v := event{
-			At: e.At, Kind: e.Kind, Attempt: e.Fence, Rule: e.Rule, State: e.State.String(), Reason: e.Reason.String(), Provider: e.Provider,
+			At: e.At, Kind: e.Kind, Attempt: e.Send, Fence: e.Fence, Rule: e.Rule, State: e.State.String(), Reason: e.Reason.String(), Provider: e.Provider,
 			ProviderID: e.ProviderID, Status: e.Status, Code: e.Code, Detail: e.Detail, Took: e.Took.Seconds(), Floor: e.Floor.Seconds(),
 			By: e.By, Why: e.Why,
 		}
@@ -231,12 +240,21 @@ func historyOf(h outbox.History, words bool) historyDoc {
 		if wait := e.Wait.Seconds(); wait >= 0 && (e.State == dispatch.Pending || e.State == dispatch.InDoubt) {
 			v.Wait = &wait
 		}
+		if !e.Linked.IsZero() {
+			v.Linked = e.Linked.String()
+		}
 		if words {
 			v.Words = e.Words
 		}
 		d.Events = append(d.Events, v)
 	}
 	return d
+}
+
+func gateOf(g outbox.Gate) gate {
+	return gate{
+		Provider: g.Provider, Route: g.Route, Country: g.Country, Reason: g.Reason, Since: g.Since, Until: timeOrNil(g.Until), By: g.By, Why: g.Why,
+	}
 }
 
 func statsOf(s outbox.Stats) statsDoc {
@@ -258,9 +276,7 @@ func statsOf(s outbox.Stats) statsDoc {
 	}
 	for _, g := range s.Gates {
 		if g.Closed {
-			d.Gates = append(d.Gates, gate{
-				Provider: g.Provider, Route: g.Route, Country: g.Country, Reason: g.Reason, Since: g.Since, Until: timeOrNil(g.Until), By: g.By, Why: g.Why,
-			})
+			d.Gates = append(d.Gates, gateOf(g))
 		}
 	}
 	if h := s.Holdback; h != nil {

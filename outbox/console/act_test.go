@@ -60,6 +60,9 @@ func TestVerbsByHand(t *testing.T) {
 	}
 	require.Len(t, stateOf(t, d.box, again).Events, 1)
 	require.Contains(t, d.get("messages/"+again.String()).body, `href="../messages/`+keys[6].String()+`"`, "it names the old one")
+	old := d.get("messages/" + keys[6].String()).body
+	require.Contains(t, old, `href="../messages/`+again.String()+`"`, "and the old one names it")
+	require.Contains(t, old, "Sent again as a new message by ada")
 }
 
 // A text is shown where the application permits it, and never elsewhere.
@@ -121,6 +124,7 @@ func TestVendorsWordsAreEscaped(t *testing.T) {
 
 func TestPauseAndResume(t *testing.T) {
 	d := newDesk(t, nil)
+	key := enqueue(t, d.box, "hello")[0]
 	got := d.post("providers", url.Values{"kind": {"provider"}, "name": {"test"}, "do": {"resume"}, "why": {"why"}})
 	require.Equal(t, http.StatusConflict, got.status)
 	require.Contains(t, got.body, "nothing holds it any more")
@@ -146,6 +150,7 @@ func TestPauseAndResume(t *testing.T) {
 			if c.do == "pause" {
 				require.Equal(t, 1, closed)
 				require.Contains(t, body, c.shown, page)
+				require.Contains(t, d.get("messages/"+key.String()).body, "It waits: "+strings.TrimPrefix(c.kind+" ", "provider ")+c.name+" is held (paused) by ada: &lt;why&gt;.")
 			} else {
 				require.Zero(t, closed)
 				require.NotContains(t, body, "paused by hand", page)

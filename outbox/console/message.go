@@ -36,7 +36,7 @@ func (c *Console) message(ctx context.Context, r *request) error {
 		return err
 	}
 	m := told{History: h, Reason: reasonWords[h.Reason], Steps: steps(h), Verbs: verbsOf(h.State), NewKey: dispatch.NewKey().String(), Text: h.String()}
-	m.Verdict, m.Because = account(h, m.Steps)
+	m.Verdict, m.Because = h.Conclusion()
 	if v, ok := findVerb(r.URL.Query().Get("done")); ok {
 		m.Done = v.Label
 	}

@@ -3,7 +3,6 @@ package console
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/seed-8098fbb7/dispatch"
 	"github.com/seed-8098fbb7/dispatch/internal/decide"
@@ -24,28 +23,21 @@ var reasonWords = map[dispatch.Reason]string{
 // step is an entry of the timeline.
 type step struct {
 	Event  outbox.Event
-	Began  time.Time // of a send
 	Title  string
 	Why    string // the rule, in words
 	Tone   string // "ok", "bad", "doubt", "hand" or ""
-	Send   int    // the number of the send, 0 for none
 	Linked string // another message's key that it speaks of
 }
 
 // steps tells a history's events, oldest first.
 func steps(h outbox.History) []step {
 	out := make([]step, 0, len(h.Events))
-	sends := map[int64]int{}
 	for _, e := range h.Events {
-		s := step{Event: e, Why: sentence(e.Meaning()), Began: e.At}
-		switch e.Kind {
-		case "attempt", "swept":
-			sends[e.Fence] = len(sends) + 1
-			s.Began = e.At.Add(-e.Took)
+		s := step{Event: e, Why: sentence(e.Meaning())}
+		s.Title, s.Tone = title(e)
+		if !e.Linked.IsZero() {
+			s.Linked = e.Linked.String()
 		}
-		s.Send = sends[e.Fence]
-		s.Title, s.Tone = title(e, s.Send)
-		s.Linked = linked(e.Detail)
 		out = append(out, s)
 	}
 	return out
@@ -59,14 +51,14 @@ func sentence(words string) string {
 	return strings.ToUpper(words[:1]) + words[1:] + "."
 }
 
-func title(e outbox.Event, send int) (words, tone string) {
+func title(e outbox.Event) (words, tone string) {
 	at := ""
 	if e.Provider != "" {
 		at = " to " + e.Provider
 	}
 	switch e.Kind {
 	case "attempt", "swept", "late":
-		words = fmt.Sprintf("Send %d%s", send, at)
+		words = fmt.Sprintf("Send %d%s", e.Send, at)
 		if e.Kind == "late" {
 			words += ", its answer came late"
 		}
@@ -114,9 +106,9 @@ func moved(s dispatch.State) string {
 func byHand(e outbox.Event) string {
 	switch decide.Rule(e.Rule) { //nolint:exhaustive // these are the verbs
 	case decide.RuleEnqueue:
-		return "Sent again as a new message"
+		return "Enqueued as a repeat of another message"
 	case decide.RuleCancelPending, decide.RuleCancelWaived, decide.RuleCancelSending, decide.RuleCancelUnknown, decide.RuleCancelHeld, decide.RuleCancelDead:
-		if linked(e.Detail) != "" {
+		if !e.Linked.IsZero() {
 			return "Superseded"
 		}
 		return "Cancelled"
@@ -131,20 +123,11 @@ func byHand(e outbox.Event) string {
 	case decide.RuleSendAnyway:
 		return "Sent anyway"
 	}
-	if e.Detail == "content was read" {
+	switch {
+	case !e.Linked.IsZero():
+		return "Sent again as a new message"
+	case e.Detail == "content was read":
 		return "Text read"
 	}
 	return "Done"
-}
-
-// linked finds the key of another message in the outbox's own words.
-func linked(detail string) string {
-	for _, before := range []string{"repeats ", "superseded by "} {
-		if rest, ok := strings.CutPrefix(detail, before); ok {
-			if key, err := dispatch.ParseKey(rest); err == nil {
-				return key.String()
-			}
-		}
-	}
-	return ""
 }

@@ -1,4 +1,4 @@
-package console
+package outbox
 
 import (
 	"fmt"
@@ -7,26 +7,25 @@ import (
 
 	"github.com/seed-8098fbb7/dispatch"
 	"github.com/seed-8098fbb7/dispatch/internal/decide"
-	"github.com/seed-8098fbb7/dispatch/outbox"
 )
 
 // copied is what may have reached a recipient as one message: sends under one
 // key to one provider that recognises a repeat, or a single send.
 type copied struct {
 	provider string
-	sends    []int
-	steps    []step // of the sends
+	sends    []Event
 	outcome  dispatch.Outcome
 	ids      []string
 	closed   bool // proven not accepted
 	waived   bool // somebody chose to send once more all the same
 }
 
-// account tells, from a message's events alone, how often it may have reached
-// its recipient, and for each copy beyond the first why it was sent: the answer
-// to "why did she get it twice?".
-func account(h outbox.History, all []step) (verdict string, because []string) {
-	groups, choices := copies(all)
+// Conclusion tells, from the events alone, how often the message may have
+// reached its recipient, what holds its next step, and for each copy beyond the
+// first why it was sent: the answers to "why is it not sent yet?" and "why did
+// she get it twice?". It holds no recipient or text.
+func (h History) Conclusion() (verdict string, because []string) {
+	groups, choices := copies(h.Events)
 	var accepted, doubtful, waived int
 	for _, g := range groups {
 		switch {
@@ -57,6 +56,9 @@ func account(h outbox.History, all []step) (verdict string, because []string) {
 	default:
 		verdict = "It was not accepted."
 	}
+	if waits := h.waits(); waits != "" {
+		verdict += " " + waits
+	}
 	if accepted+doubtful < 2 {
 		return verdict, nil
 	}
@@ -74,11 +76,10 @@ func account(h outbox.History, all []step) (verdict string, because []string) {
 
 // copies groups the sends. choices[i] says why group i was sent though the one
 // before it may have been accepted.
-func copies(all []step) (groups []copied, choices map[int]string) {
+func copies(all []Event) (groups []copied, choices map[int]string) {
 	choices = map[int]string{}
 	choice := ""
-	for _, s := range all {
-		e := s.Event
+	for _, e := range all {
 		last := len(groups) - 1
 		switch rule := decide.Rule(e.Rule); {
 		case e.Kind == "attempt" || e.Kind == "swept":
@@ -89,13 +90,13 @@ func copies(all []step) (groups []copied, choices map[int]string) {
 				choices[last], choice = choice, ""
 			}
 			g := &groups[last]
-			g.sends, g.steps = append(g.sends, s.Send), append(g.steps, s)
+			g.sends = append(g.sends, e)
 			g.learn(e)
 		case e.Outcome == dispatch.OK:
-			if i := whose(groups, e, s.Send); i >= 0 {
+			if i := whose(groups, e, e.Send); i >= 0 {
 				groups[i].learn(e)
 			} else if e.Kind == "late" || e.ProviderID != "" { // a send that no row tells of
-				groups = append(groups, copied{provider: e.Provider, outcome: dispatch.OK, ids: []string{e.ProviderID}, sends: []int{s.Send}, steps: []step{s}})
+				groups = append(groups, copied{provider: e.Provider, outcome: dispatch.OK, ids: []string{e.ProviderID}, sends: []Event{e}})
 			}
 		case rule == decide.RuleAbsent || rule == decide.RuleResolveRefused:
 			for i := range groups {
@@ -119,7 +120,7 @@ func copies(all []step) (groups []copied, choices map[int]string) {
 
 // learn takes in an event about the group's sends. An unknown among refusals
 // stays one, and an acceptance outweighs both.
-func (g *copied) learn(e outbox.Event) {
+func (g *copied) learn(e Event) {
 	switch {
 	case e.Outcome == dispatch.OK || g.outcome == dispatch.OK:
 		g.outcome = dispatch.OK
@@ -134,7 +135,7 @@ func (g *copied) learn(e outbox.Event) {
 // whose is the group that an acceptance without a send of its own is about: the
 // one with its id, else that of its send, else the first that is in doubt at the
 // same provider.
-func whose(groups []copied, e outbox.Event, send int) int {
+func whose(groups []copied, e Event, send int) int {
 	for i, g := range groups {
 		if e.ProviderID != "" && g.provider == e.Provider && slices.Contains(g.ids, e.ProviderID) {
 			return i
@@ -147,7 +148,7 @@ func whose(groups []copied, e outbox.Event, send int) int {
 	}
 	if e.Kind == "late" {
 		for i, g := range groups {
-			if slices.Contains(g.sends, send) {
+			if slices.ContainsFunc(g.sends, func(s Event) bool { return s.Send == send }) {
 				return i
 			}
 		}
@@ -165,16 +166,16 @@ func whose(groups []copied, e outbox.Event, send int) int {
 
 // tell says what became of a group.
 func (g copied) tell() string {
-	words := fmt.Sprintf("Send %d to %s (%s)", g.sends[0], g.provider, g.steps[0].Began.UTC().Format("15:04:05 UTC"))
-	if n := len(g.sends); n > 1 {
-		words = fmt.Sprintf("Sends %d to %d to %s (%s and after), under one key, which the provider recognises,", g.sends[0], g.sends[n-1], g.provider,
-			g.steps[0].Began.UTC().Format("15:04:05 UTC"))
+	first, last := g.sends[0], g.sends[len(g.sends)-1]
+	began := first.At.Add(-first.Took).UTC().Format("15:04:05 UTC")
+	words := fmt.Sprintf("Send %d to %s (%s)", first.Send, g.provider, began)
+	if len(g.sends) > 1 {
+		words = fmt.Sprintf("Sends %d to %d to %s (%s and after), under one key, which the provider recognises,", first.Send, last.Send, g.provider, began)
 	}
 	ids := ""
 	if len(g.ids) > 0 {
 		ids = " as " + strings.Join(g.ids, " and ")
 	}
-	last := g.steps[len(g.steps)-1].Event
 	switch {
 	case g.outcome == dispatch.OK && last.Outcome != dispatch.OK:
 		return words + " ended without an answer, and turned out to be accepted" + ids + "."
@@ -193,7 +194,7 @@ func (g copied) tell() string {
 }
 
 // why tells who chose to send a message once more.
-func why(e outbox.Event) string {
+func why(e Event) string {
 	at := e.At.UTC().Format("15:04:05 UTC")
 	if e.By == "" {
 		return "At " + at + " nothing could tell what became of it, and the policy of its route, or of the message, says to send it again all the same."
