@@ -23,10 +23,14 @@ type Route struct {
 	// preference. The next one is used only after proof that the one before
 	// did not accept the message.
 	Providers []string
-	// Senders maps logical senders to each provider's registered sender.
+	// Senders maps logical senders to each provider's registered sender. A
+	// provider that a sender has no entry for is never used for its messages,
+	// also not for failover; a worker warns of it when it begins.
 	Senders Senders
 	// Checks are the limits of the providers: a message that none of them can
-	// carry is refused when it is enqueued.
+	// carry is refused when it is enqueued. A route has no kind of its own: an
+	// Email on a route of SMS providers is stopped here only by their Checks,
+	// and without them by the providers, when it is sent.
 	Checks Checks
 	// Policy bounds the attempts; a zero field means SMSPolicy's.
 	Policy Policy
@@ -53,7 +57,9 @@ type Advice struct {
 	NotBefore time.Time
 }
 
-// Senders maps logical sender → provider → the sender registered there.
+// Senders maps logical sender → provider → the sender registered there:
+// {"otp": {"acme": "+15555550100", "bravo": "OTP"}}. With acme alone, messages
+// of "otp" never go to bravo.
 type Senders map[string]map[string]string
 
 // Judge is the verdict on what Send returned, after the route's own Classify.

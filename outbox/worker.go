@@ -144,6 +144,9 @@ func NewWorker(box *Box, cfg WorkerConfig) (*Worker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("outbox: worker: %w", err)
 	}
+	if err := box.checkBinding(cfg.Providers); err != nil {
+		return nil, fmt.Errorf("outbox: worker: %w", err)
+	}
 	e, err := engine.New(box.store, engine.Config{
 		Routes: box.list, Providers: cfg.Providers, Lease: cfg.Lease, Random: rand.Int64N, Gates: box.store, Rates: box.store,
 		Health: box.store, Thresholds: thresholds, Limits: limits, Slots: cfg.Slots,
@@ -203,6 +206,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 		return fmt.Errorf("outbox: worker: %w", err)
 	}
+	w.tellBinding(ctx)
 	r := run{Worker: w}
 	return r.run(ctx)
 }

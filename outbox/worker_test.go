@@ -275,15 +275,15 @@ func TestWorkerRefusesWhatCannotWork(t *testing.T) {
 	box, _, _ := newBox(t)
 	good := &outboxtest.Provider{Promise: deduping(time.Second)}
 	for name, cfg := range map[string]outbox.WorkerConfig{
-		"has no providers":  {},
-		"is on no route":    {Providers: []dispatch.Provider{&outboxtest.Provider{Promise: dispatch.Contract{Name: "other"}}}},
-		"stands twice":      {Providers: []dispatch.Provider{good, good}},
-		"too short":         {Providers: []dispatch.Provider{good}, Lease: time.Second}, // B036
-		"a provider is nil": {Providers: []dispatch.Provider{nil}},
-		"slots":             {Providers: []dispatch.Provider{good}, Slots: -1},
-		"below 1 ms":        {Providers: []dispatch.Provider{good}, PollInterval: 1},
-		"negative":          {Providers: []dispatch.Provider{good}, Lease: -1},
-		"want 0 to 1h":      {Providers: []dispatch.Provider{&outboxtest.Provider{Promise: dispatch.Contract{Timeout: 2 * time.Hour}}}},
+		"has no providers":                   {},
+		`"other" is on no route (sms: test)`: {Providers: []dispatch.Provider{&outboxtest.Provider{Promise: dispatch.Contract{Name: "other"}}}},
+		"stands twice":                       {Providers: []dispatch.Provider{good, good}},
+		"too short":                          {Providers: []dispatch.Provider{good}, Lease: time.Second}, // B036
+		"a provider is nil":                  {Providers: []dispatch.Provider{nil}},
+		"slots":                              {Providers: []dispatch.Provider{good}, Slots: -1},
+		"below 1 ms":                         {Providers: []dispatch.Provider{good}, PollInterval: 1},
+		"negative":                           {Providers: []dispatch.Provider{good}, Lease: -1},
+		"want 0 to 1h":                       {Providers: []dispatch.Provider{&outboxtest.Provider{Promise: dispatch.Contract{Timeout: 2 * time.Hour}}}},
 	} {
 		_, err := outbox.NewWorker(box, cfg)
 		require.ErrorContains(t, err, name, name)
