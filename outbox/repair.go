@@ -141,7 +141,7 @@ func (b *Box) ResendAsNew(ctx context.Context, tx pgx.Tx, old, key dispatch.Key,
 	// state that it tells is the one that it is in.
 	err = b.store.edit(ctx, tx, old, 0, func(v engine.View) (engine.Edit, error) {
 		if v.Scrubbed {
-			return engine.Edit{}, ErrExpired
+			return engine.Edit{}, fmt.Errorf("message %s %w", old, ErrExpired)
 		}
 		if added, err = b.copyAs(ctx, tx, old, key); err != nil || !added {
 			return engine.Edit{}, err
@@ -208,7 +208,10 @@ func (b *Box) verbTx(ctx context.Context, tx pgx.Tx, key dispatch.Key, a Audit, 
 	}
 	err = b.store.edit(ctx, tx, key, 0, func(v engine.View) (engine.Edit, error) {
 		row, rule, err := pick(v)(v.Row)
-		if err != nil {
+		switch {
+		case errors.Is(err, ErrNotParked):
+			return engine.Edit{}, fmt.Errorf("message %s is %s: it %w", key, v.State, err)
+		case err != nil:
 			return engine.Edit{}, fmt.Errorf("message %s %w", key, err)
 		}
 		state = row.State

@@ -130,6 +130,10 @@ func TestVerbs(t *testing.T) {
 			h := stateOf(t, box, i.Key)
 			if c.error != nil {
 				require.ErrorIs(t, err, c.error)
+				require.ErrorContains(t, err, map[error]string{
+					outbox.ErrTooLate:   "message " + i.Key.String() + " is sent already",
+					outbox.ErrNotParked: "message " + i.Key.String() + " is " + c.from.String() + ": it is in the wrong state for this",
+				}[c.error])
 				require.Equal(t, before, h, "a refusal changes nothing")
 				return
 			}

@@ -20,8 +20,8 @@ func (v *filter) add(f *flag.FlagSet) {
 	f.StringVar(&v.provider, "provider", "", "provider that had the message last")
 	f.StringVar(&v.reason, "reason", "", "why it is held or dead: rejected, budget, deadline, unresolved, superseded, dropped, changed")
 	f.StringVar(&v.recipient, "recipient", "", "number or address; not where recipients are sealed")
-	f.StringVar(&v.since, "since", "", "parked, or else enqueued, since: 24h ago, or a time like 2026-01-02T15:04:05Z")
-	f.StringVar(&v.before, "before", "", "and before")
+	f.StringVar(&v.since, "since", "", "parked, or else enqueued, since: a duration before now like 24h or 90m, or a time like 2026-01-02T15:04:05Z")
+	f.StringVar(&v.before, "before", "", "and before: the same")
 }
 
 // empty reports whether nothing but times is said.
@@ -100,6 +100,21 @@ func (v *audit) audit() (outbox.Audit, error) {
 		return outbox.Audit{}, usagef("--by and --why are required")
 	}
 	return outbox.Audit{By: v.by, Why: v.why}, nil
+}
+
+// natural is key, or the key of a natural name in a name space where one is given.
+func natural(space string, args []string) (k dispatch.Key, ok bool, err error) {
+	if space == "" || len(args) != 1 {
+		return key(args)
+	}
+	n, err := dispatch.NewNamespace(space)
+	if err != nil {
+		return k, false, usagef("--namespace: %w", err)
+	}
+	if k = n.Key(args[0]); k.IsZero() {
+		return k, false, usagef("which message? its name is empty")
+	}
+	return k, true, nil
 }
 
 // key reads the one argument that may be there.

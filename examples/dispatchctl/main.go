@@ -3,6 +3,7 @@
 //	export DATABASE_URL=postgres://app@db.example/app
 //	dispatchctl stats
 //	dispatchctl history 0191e2a4-7c1d-7c1d-8c1d-0191e2a47c1d
+//	dispatchctl history --namespace shop login/9f31
 //	dispatchctl requeue --state dead --route sms --by ada --why "vendor's outage is over"
 //
 // It knows nothing of the application but its database: it sends nothing, and
@@ -90,7 +91,7 @@ type command struct {
 var commands = []command{
 	{"migrate", "", "bring the schema up to this release", migrate},
 	{"stats", "", "how the outbox stands; --check says whether it is over its limits", stats},
-	{"history", "KEY", "what happened to a message, and why", history},
+	{"history", "KEY|--namespace NAME NATURAL-NAME", "what happened to a message, and why", history},
 	{"list", "", "messages that pass a filter", list},
 	{"requeue", "[KEY]", "put dead and held messages back, one or all that pass a filter", requeue},
 	{"resolve", "accepted|not-accepted|give-up [KEY]", "say what became of unknown and held messages", resolve},
@@ -176,6 +177,8 @@ func (p *program) code(ctx context.Context, err error) int {
 		err = errors.New("interrupted")
 	case errors.As(err, &r), refusedBy(err) != nil, errors.Is(err, outbox.ErrUnready):
 		code = exitRefused
+	case errors.Is(err, outbox.ErrNotMigrated):
+		err = fmt.Errorf("schema %s is not migrated: run dispatchctl migrate", p.schema)
 	}
 	say(p.err, "dispatchctl: %v\n", err)
 	return code

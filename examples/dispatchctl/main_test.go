@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -44,12 +43,16 @@ func newWorld(t *testing.T, texts ...string) *world {
 	pool, schema := pgtest.Pool(t)
 	w := &world{schema: schema, dsn: pgtest.URL(t), keys: map[string]dispatch.Key{}}
 	routes := []dispatch.Route{{Name: "sms", Providers: []string{"test"}}, {Name: "news", Providers: []string{"test"}}}
-	var err error
+	shop, err := dispatch.NewNamespace("shop")
+	require.NoError(t, err)
 	w.box, err = outbox.New(pool, outbox.Config{Schema: schema, Routes: routes})
 	require.NoError(t, err)
 	require.NoError(t, w.box.Migrate(t.Context()))
 	for _, text := range texts {
 		i := dispatch.Intent{Key: dispatch.NewKey(), Route: "sms", Content: dispatch.SMS{To: "+15555550123", Body: text}}
+		if text == "sent" {
+			i.Key = shop.Key("login/1")
+		}
 		if text == "later" {
 			i.Route, i.NotBefore = "news", time.Now().Add(time.Hour)
 		}
@@ -189,17 +192,23 @@ func TestGolden(t *testing.T) {
 		{"stats", []string{"stats"}},
 		{"stats_json", []string{"stats", "--json"}},
 		{"stats_check", []string{"stats", "--check"}},
+		{"stats_over", []string{"stats", "--check", "--dead", "2", "--held=3", "--late=-1s"}},
+		{"stats_limit", []string{"stats", "--dead", "2"}},
 		{"history", []string{"history", "@refused"}},
 		{"history_held", []string{"history", "@lost"}},
 		{"history_json", []string{"history", "@refused", "--json"}},
 		{"history_words", []string{"history", "--json", "--words", "@refused"}},
 		{"history_none", []string{"history"}},
+		{"history_natural", []string{"history", "--namespace", "shop", "login/1"}},
+		{"history_natural_none", []string{"history", "--namespace", "shop", " "}},
 		{"history_bad", []string{"history", "x"}},
 		{"history_two", []string{"history", "@sent", "@lost"}},
 		{"history_missing", []string{"history", "0191e2a4-7c1d-7c1d-8c1d-0191e2a47c1d"}},
 		{"list", []string{"list", "--state", "sent,pending"}},
 		{"list_json", []string{"list", "--json", "--state=sent", "--since=1h", "--limit=1"}},
 		{"list_recipient", []string{"list", "--recipient", "+1 555 555 0123", "--state", "dead", "--reason", "rejected"}},
+		{"list_unheard", []string{"list", "--route", "smss", "--provider", "tset"}},
+		{"list_none_dead", []string{"list", "--route", "news", "--state", "dead"}},
 		{"list_nothing", []string{"list", "--before", "2026-01-01T00:00:00Z"}},
 		{"list_bad_limit", []string{"list", "--limit", "0"}},
 		{"list_bad_state", []string{"list", "--state", "gone"}},
@@ -290,80 +299,7 @@ func TestSchemas(t *testing.T) {
 	w := &world{dsn: pgtest.URL(t)}
 	code, _, errs := w.call(t.Context(), "stats", "--schema", "dispatch_nowhere")
 	assert.Equal(t, exitFailed, code)
-	assert.Contains(t, errs, "schema is not migrated")
+	assert.Equal(t, "dispatchctl: schema dispatch_nowhere is not migrated: run dispatchctl migrate\n", errs)
 	code, _, errs = w.call(t.Context(), "stats", "--schema", "a\x00b")
 	assert.Equal(t, exitUsage, code, errs)
-}
-
-// clock goes on by a minute each time it is read, so that progress is shown at
-// once.
-func clock() func() time.Time {
-	var mu sync.Mutex
-	now := time.Now()
-	return func() time.Time {
-		mu.Lock()
-		defer mu.Unlock()
-		now = now.Add(time.Minute)
-		return now
-	}
-}
-
-// watcher calls what it is told to after a few writes.
-type watcher struct {
-	bytes.Buffer
-	left int
-	then func()
-}
-
-func (w *watcher) Write(b []byte) (int, error) {
-	if w.left--; w.left == 0 {
-		w.then()
-	}
-	return w.Buffer.Write(b)
-}
-
-// Ctrl-C ends a long call between two messages; what was done stands, is told,
-// and the same call goes on from there.
-func TestInterrupted(t *testing.T) {
-	texts := make([]string, 60)
-	for i := range texts {
-		texts[i] = fmt.Sprint("refused ", i)
-	}
-	w := newWorld(t, texts...)
-	args := []string{"requeue", "--schema", w.schema, "--state", "dead", by, why, "--json"}
-	ctx, cancel := context.WithCancel(t.Context())
-	var out bytes.Buffer
-	errs := &watcher{left: 3, then: cancel}
-	p := program{out: &out, err: errs, now: clock(), getenv: func(string) string { return w.dsn }}
-	require.Equal(t, exitInterrupted, p.run(ctx, args))
-	assert.Contains(t, errs.String(), "requeue: 4 of 60\n")
-	assert.Contains(t, errs.String(), "dispatchctl: interrupted\n")
-	assert.Contains(t, out.String(), `"interrupted": true`)
-	s, err := w.box.Stats(t.Context())
-	require.NoError(t, err)
-	done := s.Total(dispatch.Pending).Count
-	require.Positive(t, done)
-	require.Less(t, done, int64(60))
-	assert.Contains(t, out.String(), fmt.Sprintf(`"matched": %d`, done))
-
-	code, text, _ := w.call(t.Context(), args...)
-	require.Equal(t, exitDone, code)
-	assert.Contains(t, text, fmt.Sprintf(`"pending": %d`, 60-done))
-}
-
-// On a terminal there is one line that changes, and none is left of it.
-func TestBarOnATerminal(t *testing.T) {
-	var to bytes.Buffer
-	p := program{err: &to, terminal: true, now: clock()}
-	b := p.bar("requeue", 60)
-	b.at(20)
-	b.at(80) // more than was thought
-	b.end()
-	assert.Equal(t, "\r\x1b[Krequeue [##########....................] 20 of 60"+
-		"\r\x1b[Krequeue [##############################] 80 of 80\r\x1b[K", to.String())
-	to.Reset()
-	b = p.bar("cancel", 0)
-	b.at(20)
-	assert.Equal(t, "\r\x1b[Kcancel 20", to.String())
-	assert.NotContains(t, to.String(), "\n")
 }

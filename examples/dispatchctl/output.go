@@ -118,6 +118,7 @@ type statsDoc struct {
 	NoticesWaiting    int64      `json:"notices_waiting"`
 	DeadRows          int64      `json:"queue_dead_rows"`
 	Holdback          *holdback  `json:"vacuum_holdback,omitempty"`
+	Within            bool       `json:"within_limits,omitempty"`
 	Over              string     `json:"over,omitempty"`
 }
 
@@ -145,48 +146,6 @@ type listDoc struct {
 	Next     string    `json:"next,omitempty"`
 }
 
-type event struct {
-	At         time.Time `json:"at"`
-	Kind       string    `json:"kind"`
-	Attempt    int       `json:"attempt,omitempty"`
-	Fence      int64     `json:"fence,omitempty"`
-	Rule       int       `json:"rule,omitempty"`
-	State      string    `json:"state"`
-	Reason     string    `json:"reason,omitempty"`
-	Outcome    string    `json:"outcome,omitempty"`
-	Scope      string    `json:"scope,omitempty"`
-	Provider   string    `json:"provider,omitempty"`
-	ProviderID string    `json:"provider_id,omitempty"`
-	Status     int       `json:"status,omitempty"`
-	Code       string    `json:"code,omitempty"`
-	Detail     string    `json:"detail,omitempty"`
-	Words      string    `json:"words,omitempty"`
-	Took       float64   `json:"took_seconds,omitempty"`
-	Wait       *float64  `json:"wait_seconds,omitempty"`
-	Floor      float64   `json:"floor_seconds,omitempty"`
-	By         string    `json:"by,omitempty"`
-	Why        string    `json:"why,omitempty"`
-	Linked     string    `json:"linked,omitempty"`
-}
-
-type historyDoc struct {
-	Key       string     `json:"key"`
-	Route     string     `json:"route"`
-	Channel   string     `json:"channel"`
-	State     string     `json:"state"`
-	Reason    string     `json:"reason,omitempty"`
-	Attempts  int        `json:"attempts"`
-	Budget    int        `json:"budget"`
-	Created   time.Time  `json:"created"`
-	Deadline  *time.Time `json:"deadline,omitempty"`
-	Next      *time.Time `json:"next,omitempty"`
-	Reference string     `json:"reference,omitempty"`
-	Verdict   string     `json:"verdict"`
-	Because   []string   `json:"because,omitempty"`
-	Holds     []gate     `json:"holds,omitempty"`
-	Events    []event    `json:"events"`
-}
-
 // actionDoc is what a verb came to, for one message or for many.
 type actionDoc struct {
 	Action      string         `json:"action"`
@@ -210,45 +169,6 @@ func messageOf(m outbox.Message) message {
 		Provider: m.Provider, Attempts: m.Attempts, Budget: m.Budget, Created: m.Created, Changed: m.Changed, Next: timeOrNil(m.Next),
 		Deadline: timeOrNil(m.Deadline), Scrubbed: m.Scrubbed, Status: m.Status, Code: m.Code, Detail: m.Detail,
 	}
-}
-
-// historyOf leaves the vendor's words out unless they are asked for: they may
-// quote the recipient.
-func historyOf(h outbox.History, words bool) historyDoc {
-	d := historyDoc{
-		Key: h.Key.String(), Route: h.Route, Channel: h.Channel.String(), State: h.State.String(), Reason: h.Reason.String(),
-		Attempts: h.Attempts, Budget: h.Budget, Created: h.Created, Deadline: timeOrNil(h.Deadline), Next: timeOrNil(h.Next),
-		Reference: h.Reference, Events: []event{},
-	}
-	d.Verdict, d.Because = h.Conclusion()
-	for _, g := range h.Holds {
-		d.Holds = append(d.Holds, gateOf(g))
-	}
-	for _, e := range h.Events {
-		v := event{
-			At: e.At, Kind: e.Kind, Attempt: e.Send, Fence: e.Fence, Rule: e.Rule, State: e.State.String(), Reason: e.Reason.String(), Provider: e.Provider,
-			ProviderID: e.ProviderID, Status: e.Status, Code: e.Code, Detail: e.Detail, Took: e.Took.Seconds(), Floor: e.Floor.Seconds(),
-			By: e.By, Why: e.Why,
-		}
-		switch e.Kind {
-		case "attempt", "swept", "late", "look-up":
-			v.Outcome = e.Outcome.String()
-			if e.Outcome == dispatch.Rejected {
-				v.Scope = e.Scope.String()
-			}
-		}
-		if wait := e.Wait.Seconds(); wait >= 0 && (e.State == dispatch.Pending || e.State == dispatch.InDoubt) {
-			v.Wait = &wait
-		}
-		if !e.Linked.IsZero() {
-			v.Linked = e.Linked.String()
-		}
-		if words {
-			v.Words = e.Words
-		}
-		d.Events = append(d.Events, v)
-	}
-	return d
 }
 
 func gateOf(g outbox.Gate) gate {
@@ -298,8 +218,12 @@ func (d statsDoc) text(w io.Writer) {
 		say(w, "\nPROVIDER\tCOUNTRY\tCALLS\tFAILED\tACCEPTED\tDELIVERED\tP50\tP95\tP99\n")
 	}
 	for _, h := range d.Providers {
-		say(w, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", h.Provider, h.Country, h.Calls, h.Failed, h.Accepted, h.Delivered,
-			seconds(h.P50), seconds(h.P95), seconds(h.P99))
+		country := "all"
+		if h.Country != 0 {
+			country = fmt.Sprintf("+%d", h.Country)
+		}
+		say(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", h.Provider, country, h.Calls, h.Failed, h.Accepted, h.Delivered,
+			bound(h.P50), bound(h.P95), bound(h.P99))
 	}
 	for _, g := range d.Gates {
 		say(w, "\n%s%s is held (%s) since %s", g.Provider, g.Route, g.Reason, g.Since.UTC().Format(time.RFC3339))
@@ -309,13 +233,28 @@ func (d statsDoc) text(w io.Writer) {
 	}
 	say(w, "\nreceipts waiting %d, without a message %d; notices waiting %d; dead rows %d\n", d.ReceiptsWaiting, d.ReceiptsUnmatched,
 		d.NoticesWaiting, d.DeadRows)
-	if d.Over != "" {
+	switch {
+	case d.Over != "":
 		say(w, "%s\n", d.Over)
+	case d.Within:
+		say(w, "the outbox is within its limits\n")
 	}
 }
 
 func seconds(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
+}
+
+// bound tells a quantile, which is the end of a class of durations; the last
+// class has none.
+func bound(s float64) string {
+	switch {
+	case s == 0:
+		return "-"
+	case s > 30:
+		return ">25.6s"
+	}
+	return "≤" + seconds(s)
 }
 
 func (d actionDoc) text(w io.Writer) {

@@ -9,9 +9,9 @@ import (
 
 // Why a verb is refused.
 var (
-	ErrTooLate             = errors.New("too late")
+	ErrTooLate             = errors.New("is sent already")
 	ErrMayHaveBeenAccepted = errors.New("may have been accepted")
-	ErrNotParked           = errors.New("is not parked")
+	ErrNotParked           = errors.New("is in the wrong state for this")
 	ErrExpired             = errors.New("has expired")
 	ErrEnded               = errors.New("was cancelled or superseded")
 )

@@ -90,7 +90,7 @@ var refusals = []struct {
 	{outbox.ErrNotFound, "there is no message with this key"},
 	{outbox.ErrTooLate, "it was sent already"},
 	{outbox.ErrMayHaveBeenAccepted, "it may have been accepted: resolve it, or send it anyway"},
-	{outbox.ErrNotParked, "it is in motion, or final by now"},
+	{outbox.ErrNotParked, "it is in the wrong state for this by now"},
 	{outbox.ErrExpired, "its deadline has passed, or its content was removed"},
 	{outbox.ErrEnded, "it was cancelled or superseded"},
 	{outbox.ErrNotHeld, "nothing holds it any more"},

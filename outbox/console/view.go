@@ -39,6 +39,7 @@ var functions = template.FuncMap{
 	"machine":    func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 	"long":       long,
 	"exact":      exact,
+	"bound":      bound,
 	"number":     number,
 	"number64":   func(n int) string { return number(int64(n)) },
 	"count":      count,
@@ -148,6 +149,18 @@ func exact(d time.Duration) string {
 		return d.Round(time.Millisecond).String()
 	}
 	return d.Round(100 * time.Millisecond).String()
+}
+
+// bound tells a quantile, which is the end of a class of durations; the last
+// class has none.
+func bound(d time.Duration) string {
+	switch {
+	case d == 0:
+		return "none"
+	case d > 30*time.Second:
+		return ">25.6s"
+	}
+	return "≤" + exact(d)
 }
 
 // number puts a comma at each thousand.

@@ -40,6 +40,9 @@ func TestWords(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000", -100: "-100"} {
 		require.Equal(t, want, number(n))
 	}
+	for d, want := range map[time.Duration]string{0: "none", 25 * time.Millisecond: "≤25ms", 25600 * time.Millisecond: "≤25.6s", 51200 * time.Millisecond: ">25.6s"} {
+		require.Equal(t, want, bound(d))
+	}
 	for path, want := range map[string]string{"": "./", "/": "./", "/messages": "./", "/messages/x": "../", "/a/b/c": "../../"} {
 		require.Equal(t, want, root(path), path)
 	}
