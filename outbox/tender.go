@@ -88,7 +88,7 @@ func (r *run) tellSwept(ctx context.Context, c engine.Change) {
 	r.observe(ctx, observation(&c, engine.Result{State: c.Move.To, Reason: c.Move.Reason}))
 	r.log.WarnContext(ctx, "maintenance moved a message", slog.String("key", c.Key.String()), slog.Int64("attempt", c.Fence),
 		slog.String("route", c.Move.Lane.Route), slog.String("provider", c.Record.Provider), slog.Int("rule", int(c.Move.Rule)),
-		slog.String("goal", c.Move.To.String()), slog.String("reason", c.Move.Reason.String()), slog.Duration("delay", c.Move.Wait))
+		slog.String("state", c.Move.To.String()), slog.String("why", c.Move.Reason.String()), slog.Duration("delay", c.Move.Wait))
 }
 
 // listen rings the bell for each NOTIFY. Its connection may be half open

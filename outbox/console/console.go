@@ -39,6 +39,7 @@ type Config struct {
 	// Authorize says who asks, from what the application's log-in left in the
 	// request: a session, a client certificate. It is called for every request
 	// and must be safe for concurrent use. Where it is nil, everybody is refused.
+	// A refusal is a 403 and no redirect: wrap the Console for a log-in page.
 	Authorize func(r *http.Request) Actor
 	// ReadOnly refuses all actions, whoever asks.
 	ReadOnly bool

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,9 +29,23 @@ type Suite struct {
 	// Secrets are texts that must stay out of errors: tokens, and recipient
 	// and text of Content.
 	Secrets []string
-	// Want changes what is wanted of the misbehaviours, by the name that the
-	// suite reports: for a vendor whose statuses mean something else, or whose
-	// verdict is in the body.
+	// Want changes what is wanted of the misbehaviours, by their name: for a
+	// vendor whose statuses mean something else, or whose verdict is in the
+	// body. A name that none has fails the suite. They are those of More and
+	//
+	//	accepted, accepted late
+	//	body cut, body stalls, endless body, unreadable body: each "... after acceptance"
+	//	message refused, key in flight, wrong path
+	//	dropped, dropped before reading, dropped after acceptance
+	//	reset after acceptance, half a header after acceptance
+	//	hangs, hangs after acceptance
+	//	error page 503, endless error body, packed error body
+	//	edge timed out, edge's status from nobody, edge did not reach the vendor
+	//	status 401, 402, 403, 408, 425, 500, 502, 504, 520, 599: each "status ..."
+	//	redirect 301, 302, 303, 307, 308: each "redirect ..."
+	//	seconds, decimals, a huge number, 400 digits, zero, a negative number,
+	//	a past date, nonsense, IMF-fixdate, RFC 850 date, asctime date,
+	//	a date with an offset: each "Retry-After with ..."
 	Want map[string]Want
 	// More are further misbehaviours, for the vendor's own codes.
 	More []Misbehaviour
@@ -63,6 +79,9 @@ type Misbehaviour struct {
 // much an answer costs.
 func Run(t *testing.T, s Suite) {
 	t.Helper()
+	for _, name := range s.strangers() {
+		t.Errorf("Want[%q] is the name of no misbehaviour", name)
+	}
 	for _, c := range s.checks() {
 		t.Run(c.name, func(t *testing.T) {
 			for _, f := range s.failures(c) {
@@ -76,6 +95,16 @@ func Run(t *testing.T, s Suite) {
 type check struct {
 	name string
 	run  func(*trial)
+}
+
+// strangers are the names in Want that no misbehaviour has.
+func (s Suite) strangers() (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(s.Want)) {
+		if !slices.ContainsFunc(append(misbehaviours(), s.More...), func(m Misbehaviour) bool { return m.Name == name }) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func (s Suite) checks() []check {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -265,5 +266,28 @@ func TestSuiteWithoutProvider(t *testing.T) {
 	s := Suite{New: func(string) (dispatch.Provider, error) { return nil, errors.New("no token") }}
 	for _, c := range s.checks() {
 		require.Contains(t, strings.Join(s.failures(c), " "), "no token")
+	}
+}
+
+// A name in Want that is nobody's is a slip, which would change nothing; the
+// names stand in the godoc.
+func TestWantNames(t *testing.T) {
+	s := Suite{Want: map[string]Want{"accepted": {}, "acepted": {}, "mine": {}, "Status 500": {}}, More: []Misbehaviour{{Name: "mine"}}}
+	require.Equal(t, []string{"Status 500", "acepted"}, s.strangers())
+
+	source, err := os.ReadFile("suite.go")
+	require.NoError(t, err)
+	_, doc, _ := strings.Cut(string(source), "// Want changes what is wanted")
+	doc, _, ok := strings.Cut(doc, "Want map[string]Want")
+	require.True(t, ok)
+	for _, m := range misbehaviours() {
+		name := m.Name
+		for _, group := range []string{"status ", "redirect ", "Retry-After with "} {
+			name = strings.TrimPrefix(name, group)
+		}
+		if !strings.Contains(doc, name) {
+			name = strings.TrimSuffix(name, " after acceptance")
+		}
+		require.Contains(t, doc, name)
 	}
 }
