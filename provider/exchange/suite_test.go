@@ -23,6 +23,10 @@ func TestExampleAdapter(t *testing.T) {
 	})
 }
 
+type closing struct{ *acme }
+
+func (c *closing) Close() { c.client.Close() }
+
 // wire is a format of one's own: the key stands in the body, a look-up asks by
 // it, and the id has another name.
 var wire = providertest.Options{
@@ -58,7 +62,3 @@ func TestExampleWire(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `{"id":"msg-000001","status":"sent"}`, string(answer.Body))
 }
-
-type closing struct{ *acme }
-
-func (c *closing) Close() { c.client.Close() }
