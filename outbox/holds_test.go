@@ -13,7 +13,6 @@ import (
 // "Why is it not sent yet?": the history names the gates that keep a message in
 // motion waiting, and those alone.
 func TestWhatHoldsAMessage(t *testing.T) {
-	t.Parallel()
 	both := route("acme", "bravo")
 	both.Senders = dispatch.Senders{"otp": {"acme": "+15555550100"}}
 	box, pool, schema := newBox(t, both)

@@ -100,7 +100,8 @@ func operate(mux *http.ServeMux, box *outbox.Box, account func(*http.Request) (n
 	if err != nil {
 		return nil, err
 	}
-	mux.Handle("/outbox/", http.StripPrefix("/outbox", c)) // wrap it where strangers should see a log-in page: it answers 403
+	// It answers strangers with 403: wrap it where they should see a log-in page.
+	mux.Handle("/outbox/", http.StripPrefix("/outbox", c))
 	return c, nil // Close it at the end: it waits for the bulk verbs that run
 }
 
