@@ -61,8 +61,9 @@ var ways = map[string]way{
 	`go run ./examples/dispatchctl pause provider acme --by ada --why "answers 500"`:                              onAnOutbox("provider acme is paused"),
 	`go run ./examples/dispatchctl requeue --state dead --route sms --by ada --why "the vendor's outage is over"`: onAnOutbox("requeue: 1 pending"),
 
-	// It would come from a module proxy.
-	"go get " + module: func(*testing.T, string) {},
+	// They would come from a module proxy.
+	"go get " + module:                    func(*testing.T, string) {},
+	"go get " + module + "/provider/smtp": func(*testing.T, string) {},
 }
 
 var (

@@ -169,7 +169,10 @@ func (g copied) tell() string {
 	first, last := g.sends[0], g.sends[len(g.sends)-1]
 	began := first.At.Add(-first.Took).UTC().Format("15:04:05 UTC")
 	words := fmt.Sprintf("Send %d to %s (%s)", first.Send, g.provider, began)
-	if len(g.sends) > 1 {
+	switch {
+	case first.Send == 0: // an acceptance whose send has no row
+		words = fmt.Sprintf("Another send to %s (told of at %s)", g.provider, began)
+	case len(g.sends) > 1:
 		words = fmt.Sprintf("Sends %d to %d to %s (%s and after), under one key, which the provider recognises,", first.Send, last.Send, g.provider, began)
 	}
 	ids := ""
