@@ -102,7 +102,7 @@ func TestSearch(t *testing.T) {
 	page := d.send("POST", "search", url.Values{"q": {"+1 555 555 01 23"}}.Encode(), nil)
 	require.Equal(t, http.StatusOK, page.status)
 	require.Equal(t, 50, strings.Count(page.body, `<tr role="row">`)-1)
-	require.NotRegexp(t, `(href|action)="[^"]*555`, page.body)
+	require.NotRegexp(t, `(href|action)="[^"]*5555550`, page.body) // a key may hold 555
 	_, rest, ok := strings.Cut(page.body, `name="cursor" value="`)
 	require.True(t, ok)
 	cursor, _, _ := strings.Cut(rest, `"`)

@@ -211,7 +211,7 @@ func TestBadInput(t *testing.T) {
 		{"no such verb", dead, url.Values{"verb": {"delete"}, "why": {"because"}}, 400, "Choose what to do"},
 		{"unconfirmed", dead, url.Values{"verb": {"send-anyway"}, "why": {"because"}}, 400, "may get it twice"},
 		{"no new key", dead, url.Values{"verb": {"resend"}, "why": {"because"}, "again": {"yes"}}, 400, "no key"},
-		{"a verb of another state", dead, url.Values{"verb": {"give-up"}, "why": {"because"}}, 409, "in motion, or final"},
+		{"a verb of another state", dead, url.Values{"verb": {"give-up"}, "why": {"because"}}, 409, "in the wrong state"},
 		{"a message that isn't there", "messages/" + dispatch.NewKey().String(), url.Values{"verb": {"retry"}, "why": {"because"}}, 404, "no message"},
 		{"a provider that isn't there", "providers", url.Values{"kind": {"provider"}, "name": {"other"}, "do": {"pause"}, "why": {"because"}}, 400, "no such provider"},
 		{"a gate of another kind", "providers", url.Values{"kind": {"country"}, "name": {"test"}, "do": {"pause"}, "why": {"because"}}, 400, "no such provider"},
