@@ -84,7 +84,9 @@ func TestConclusion(t *testing.T) {
 			[]string{"Send 1", "ada had it", "Send 2", "ada had it", "Send 3", "repeated key"},
 		},
 		"two ids for one send": {
-			dispatch.Sent, []Event{send("a", dispatch.OK, "1"), receipt("a", "2")}, "It was accepted twice: the recipient got it, or gets it, more than once.",
+			dispatch.Sent,
+			[]Event{send("a", dispatch.OK, "1"), receipt("a", "2")},
+			"It was accepted twice: the recipient got it, or gets it, more than once.",
 			[]string{"Send 1 to a (03:00:00 UTC) was accepted as 1.", "Another send to a (told of at 03:00:00 UTC) was accepted as 2."},
 		},
 		"failed over on unknown, by policy": {
