@@ -18,6 +18,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/seed-8098fbb7/dispatch/internal/leaks"
 )
 
 // stopTimeout is how long a server may take to stop.
@@ -47,6 +49,7 @@ func newCluster(ctx context.Context, bin string, opts Options) (_ *cluster, err 
 		return nil, err
 	}
 	c := &cluster{bin: bin, dir: dir, as: as, password: rand.Text()}
+	leaks.Suite.Forbid(c.password)
 	if c.leash, err = newLeash(ctx, dir, as); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}

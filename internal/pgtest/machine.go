@@ -53,7 +53,7 @@ func thisMachine() machine {
 		},
 		lock: lockPackages,
 		root: os.Geteuid() == 0,
-		log:  slog.Default(),
+		log:  slog.New(slog.NewTextHandler(os.Stderr, nil)), // Main takes the default
 	}
 }
 

@@ -3,14 +3,19 @@ package pgtest
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 	"testing"
 )
 
-// childEnv makes this test program a mere owner of a server, to be killed by the test that started it.
-const childEnv = "PGTEST_CHILD"
+// childEnv makes this test program a mere owner of a server, to be killed by the test that started it; logEnv one whose
+// tests log this line.
+const (
+	childEnv = "PGTEST_CHILD"
+	logEnv   = "PGTEST_LOG"
+)
 
 // owned is what the child tells about its server.
 type owned struct {
@@ -21,6 +26,12 @@ type owned struct {
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		ownUntilKilled()
+	}
+	if line := os.Getenv(logEnv); line != "" {
+		os.Exit(run(func() int {
+			slog.Debug("sent", "line", line)
+			return 0
+		}))
 	}
 	Main(m)
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"strings"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-8098fbb7/dispatch/internal/leaks"
 )
 
 // poolConns is small enough for a dozen tests at once under the server's 300 connections. A test that needs more makes a
@@ -33,9 +36,18 @@ var shared struct {
 }
 
 // Main runs the tests of a package and ends the process. Call it from TestMain in a package whose tests use [Pool], [URL]
-// or [Role]: it closes the server that the first of them started.
-func Main(m *testing.M) {
-	code := m.Run()
+// or [Role]: it closes the server that the first of them started. What the tests write to slog.Default is not shown but
+// searched: a recipient, a text or a credential in it, or in what the library put into the tables of [Pool]'s schema in
+// words of its own, lets the program fail.
+func Main(m *testing.M) { os.Exit(run(m.Run)) }
+
+func run(tests func() int) int {
+	slog.SetDefault(leaks.Suite.Logger())
+	code := tests()
+	if found := leaks.Suite.Found(); len(found) > 0 {
+		fmt.Fprintf(os.Stderr, "LEAK, %d lines:\n%s\n", len(found), strings.Join(found[:min(len(found), 20)], "\n"))
+		code = max(code, 1)
+	}
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.pooler != nil {
@@ -47,7 +59,7 @@ func Main(m *testing.M) {
 			code = max(code, 1)
 		}
 	}
-	os.Exit(code)
+	return code
 }
 
 // sharedServer starts the test program's server on its first call. Failing is for good, so that each test says so at once.
@@ -127,6 +139,7 @@ func Pool(tb testing.TB) (*pgxpool.Pool, string) {
 	}
 	config.MaxConns = poolConns
 	config.ConnConfig.RuntimeParams["application_name"] = tb.Name()
+	config.ConnConfig.Tracer = tracer{}
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(tb.Context()), config)
 	if err != nil {
 		tb.Fatal(err)
@@ -135,6 +148,11 @@ func Pool(tb testing.TB) (*pgxpool.Pool, string) {
 	tb.Cleanup(func() {
 		if err := closePool(pool, cleanUpTimeout); err != nil {
 			tb.Error(err)
+		}
+		if _, large := tb.(*testing.B); !large {
+			if err := search(tb, schema, &leaks.Suite); err != nil {
+				tb.Errorf("searching the test's schema: %v", err)
+			}
 		}
 		if err := admin(tb, "drop schema if exists "+schema+" cascade"); err != nil {
 			tb.Errorf("dropping the test's schema: %v", err)
@@ -152,6 +170,7 @@ func Role(tb testing.TB, pool *pgxpool.Pool) string {
 	tb.Helper()
 	config := pool.Config().ConnConfig
 	role, password := uniqueName("r"), rand.Text()
+	leaks.Suite.Forbid(password)
 	tb.Cleanup(func() {
 		err := admin(tb, oneAtATime, "drop owned by "+role+" cascade", "drop role "+role)
 		if err != nil {
