@@ -11,7 +11,17 @@ import (
 )
 
 // Verb is what Bulk does to each message: Box.Cancel, Box.Retry, Box.SendAnyway,
-// Box.ResolveNotAccepted or Box.GiveUp.
+// Box.ResolveNotAccepted, Box.GiveUp, or a function around such methods. This one
+// resolves by what the provider says it took, its ids by our keys:
+//
+//	func(ctx context.Context, key dispatch.Key, a outbox.Audit) (dispatch.State, error) {
+//		if id, ok := took[key]; ok {
+//			return box.ResolveAccepted(ctx, key, id, a)
+//		}
+//		return box.ResolveNotAccepted(ctx, key, a)
+//	}
+//
+// It is called by several goroutines at once.
 type Verb func(ctx context.Context, key dispatch.Key, a Audit) (dispatch.State, error)
 
 // Progress is how far Bulk has got.

@@ -28,7 +28,7 @@ func requeue(p *program, f *flag.FlagSet) func(context.Context, []string) error 
 func resolve(p *program, f *flag.FlagSet) func(context.Context, []string) error {
 	var a action
 	a.add(f)
-	id := f.String("id", "", "with accepted: the provider's id of the message")
+	id := f.String("id", "", "with accepted and a key: the provider's id of the message")
 	return func(ctx context.Context, args []string) error {
 		if len(args) == 0 {
 			return usagef("what became of it? resolve wants accepted, not-accepted or give-up")
@@ -36,8 +36,8 @@ func resolve(p *program, f *flag.FlagSet) func(context.Context, []string) error 
 		a.name, a.usual, a.rest = "resolve "+args[0], []dispatch.State{dispatch.Held, dispatch.InDoubt}, args[1:]
 		switch args[0] {
 		case "accepted":
-			if len(a.rest) == 0 {
-				return usagef("resolve accepted wants a key: each message has an acceptance of its own")
+			if *id != "" && len(a.rest) == 0 {
+				return usagef("--id wants a key: each message has an id of its own")
 			}
 			return a.do(ctx, p, func(box *outbox.Box) outbox.Verb {
 				return func(ctx context.Context, k dispatch.Key, who outbox.Audit) (dispatch.State, error) {

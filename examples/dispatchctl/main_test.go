@@ -5,7 +5,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -75,7 +74,7 @@ func newWorld(t *testing.T, texts ...string) *world {
 		return accept(), nil
 	}}
 	worker, err := outbox.NewWorker(w.box, outbox.WorkerConfig{
-		Providers: []dispatch.Provider{p}, Logger: slog.New(slog.DiscardHandler), PollInterval: 20 * time.Millisecond, SweepInterval: 20 * time.Millisecond,
+		Providers: []dispatch.Provider{p}, PollInterval: 20 * time.Millisecond, SweepInterval: 20 * time.Millisecond,
 	})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
@@ -229,7 +228,7 @@ func TestGolden(t *testing.T) {
 		{"requeue_anyway", []string{"requeue", "--anyway", by, why, "@lost too"}},
 		{"resolve_nothing", []string{"resolve", by, why}},
 		{"resolve_word", []string{"resolve", "perhaps", "@lost", by, why}},
-		{"resolve_accepted_all", []string{"resolve", "accepted", "--state", "held", by, why}},
+		{"resolve_accepted_id", []string{"resolve", "accepted", "--state", "held", "--id", "SM1", by, why}},
 		{"resolve_accepted", []string{"resolve", "accepted", "@lost", "--id", "SM1", by, why, "--json"}},
 		{"resolve_late", []string{"resolve", "not-accepted", "@lost", by, why}},
 		{"resolve_give_up", []string{"resolve", "give-up", by, why, "--route", "sms"}},
@@ -302,4 +301,16 @@ func TestSchemas(t *testing.T) {
 	assert.Equal(t, "dispatchctl: schema dispatch_nowhere is not migrated: run dispatchctl migrate\n", errs)
 	code, _, errs = w.call(t.Context(), "stats", "--schema", "a\x00b")
 	assert.Equal(t, exitUsage, code, errs)
+}
+
+// What a provider says of all its held messages is one call.
+func TestResolveAll(t *testing.T) {
+	w := newWorld(t, "lost", "lost too", "lost three", "refused")
+	code, out, errs := w.call(t.Context(), "resolve", "accepted", "--schema", w.schema, "--state", "held", "--provider", "test", by, why)
+	require.Equal(t, exitDone, code, errs)
+	assert.Equal(t, "resolve accepted: 3 sent\n", out)
+	h, err := w.box.History(t.Context(), w.keys["lost too"])
+	require.NoError(t, err)
+	require.Equal(t, dispatch.Sent, h.State)
+	require.Equal(t, []string{"ada", "test"}, []string{h.Events[len(h.Events)-1].By, h.Events[len(h.Events)-1].Why})
 }

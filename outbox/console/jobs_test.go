@@ -59,6 +59,25 @@ func TestJobTellsHowFarItIs(t *testing.T) {
 	require.Contains(t, d.get("jobs").body, "done, 30 messages")
 }
 
+// What is held is resolved as the provider's word has it, all at once.
+func TestJobResolves(t *testing.T) {
+	d := newDesk(t, nil)
+	for verb, want := range map[string]dispatch.State{"accepted": dispatch.Sent, "not-accepted": dispatch.Pending} {
+		keys := enqueue(t, d.box, "lost 1", "lost 2", "lost 3")
+		work(t, d.box, dispatch.Held, keys...)
+		require.Contains(t, d.get("messages?state=held").body, `value="`+verb+`"`)
+		path := d.start(url.Values{"verb": {verb}, "state": {"held"}, "why": {"by their list"}})
+		require.Eventually(t, func() bool { return strings.Contains(d.get(path).body, "done: 3 of 3 messages") }, time.Minute, 5*time.Millisecond)
+		for _, key := range keys {
+			h := stateOf(t, d.box, key)
+			require.Equal(t, want, h.State)
+			last := h.Events[len(h.Events)-1]
+			require.Equal(t, []string{"ada", "by their list"}, []string{last.By, last.Why})
+		}
+		require.Equal(t, http.StatusBadRequest, d.post("jobs", url.Values{"verb": {verb}, "state": {"dead"}, "why": {"x"}}).status)
+	}
+}
+
 // A bulk action that waits for a lock is stopped: it ends, says by whom, and
 // what it didn't get to stays as it was. A closed console starts none.
 func TestJobIsStopped(t *testing.T) {

@@ -64,7 +64,12 @@ var verbs = []verb{
 	},
 	{
 		Name: "accepted", Label: "Resolve as accepted", From: []dispatch.State{dispatch.InDoubt, dispatch.Held}, WantsID: true,
-		Help: "You know from the provider that it was accepted.",
+		Help: "You know from the provider that it was accepted. Say below how.",
+		one: func(b *outbox.Box) outbox.Verb {
+			return func(ctx context.Context, key dispatch.Key, a outbox.Audit) (dispatch.State, error) {
+				return b.ResolveAccepted(ctx, key, "", a)
+			}
+		},
 	},
 	{
 		Name: "not-accepted", Label: "Resolve as not accepted", From: []dispatch.State{dispatch.InDoubt, dispatch.Held},
