@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -23,6 +22,8 @@ import (
 	"github.com/seed-8098fbb7/dispatch/outbox"
 	"github.com/seed-8098fbb7/dispatch/outbox/outboxtest"
 )
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // way is how a command of the docs is shown to work.
 type way func(t *testing.T, command string)
@@ -221,7 +222,6 @@ func onAnOutbox(want string) way {
 		}
 		worker, err := outbox.NewWorker(box, outbox.WorkerConfig{
 			Providers: []dispatch.Provider{&outboxtest.Provider{Promise: dispatch.Contract{Name: "acme"}, Respond: refuse}},
-			Logger:    slog.New(slog.DiscardHandler),
 		})
 		require.NoError(t, err)
 		running, stop := context.WithCancel(t.Context())

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/leaks"
 	"github.com/seed-8098fbb7/dispatch/internal/pgtest"
 	"github.com/seed-8098fbb7/dispatch/outbox"
 	"github.com/seed-8098fbb7/dispatch/provider/exchange"
@@ -81,7 +82,7 @@ func (pausing) Send(context.Context, dispatch.Envelope) (dispatch.Accepted, erro
 }
 
 func workerProcess(urls string) error {
-	cfg := outbox.WorkerConfig{PollInterval: 10 * time.Millisecond, SweepInterval: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
+	cfg := outbox.WorkerConfig{PollInterval: 10 * time.Millisecond, SweepInterval: 50 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	names := []string{"test"}
 	if strings.Contains(urls, ",") {
 		names = []string{"first", "second"}
@@ -116,7 +117,8 @@ func workerProcess(urls string) error {
 	return w.Run(context.Background())
 }
 
-// spawn starts a worker process. What it prints can be read from lines.
+// spawn starts a worker process. Its log is searched; what else it prints can be
+// read from lines.
 func spawn(t *testing.T, schema, url string, env ...string) (kill func(), lines <-chan string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
@@ -129,7 +131,11 @@ func spawn(t *testing.T, schema, url string, env ...string) (kill func(), lines 
 	go func() {
 		defer close(ch)
 		for s := bufio.NewScanner(out); s.Scan(); {
-			ch <- s.Text()
+			if line := s.Text(); strings.HasPrefix(line, "time=") {
+				leaks.Suite.Note("a worker process", line)
+			} else {
+				ch <- line
+			}
 		}
 	}()
 	killed := false

@@ -134,7 +134,7 @@ func newDrained(t *testing.T, s engine.Store, p dispatch.Provider, limit time.Du
 	})
 	require.NoError(t, err)
 	return &Worker{
-		box: box, engine: e, log: slog.New(slog.DiscardHandler), slots: make(chan struct{}, 9), settles: make(chan engine.Change, 9),
+		box: box, engine: e, log: slog.Default(), slots: make(chan struct{}, 9), settles: make(chan engine.Change, 9),
 		cfg: WorkerConfig{Slots: 9, PollInterval: time.Second, SweepInterval: time.Hour, DrainTimeout: limit},
 	}
 }

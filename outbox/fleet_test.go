@@ -284,7 +284,7 @@ func TestFleetSwitchesOncePerHysteresis(t *testing.T) {
 		}
 		return accept(), nil
 	}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{first, second}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{first, second}})
 	enqueueMany(t, box, spread(1500, during))
 	var closings []time.Time
 	require.Eventually(t, func() bool {

@@ -42,7 +42,7 @@ func TestAccountRefusedSparesEveryRow(t *testing.T) {
 	}
 	const n = 10_000
 	enqueueMany(t, box, many(n, nil))
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Slots: 20, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Slots: 20})
 	require.Eventually(t, func() bool {
 		g := gatesOf(t, box)
 		return len(g) == 1 && g[0].Closed && g[0].Reason == "account"
@@ -52,7 +52,7 @@ func TestAccountRefusedSparesEveryRow(t *testing.T) {
 	require.Zero(t, count(t, pool, schema, "parked"))
 	mended.Store(true)
 	require.NoError(t, box.Resume(t.Context(), "test", ada))
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Slots: 300, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Slots: 300})
 	empty(t, box, 60*time.Second, func() int { return count(t, pool, schema, "queue") })
 	require.Zero(t, count(t, pool, schema, "parked"))
 	require.Len(t, p.Accepted(), n)
@@ -80,7 +80,7 @@ func TestOneSenderRefusedOfTen(t *testing.T) {
 	enqueueMany(t, box, many(500, func(n int, i *dispatch.Intent) {
 		i.Content = dispatch.SMS{To: "+15555550123", Sender: fmt.Sprint("tenant-", n%10), Body: "hello"}
 	}))
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}})
 	empty(t, box, 20*time.Second, func() int { return count(t, pool, schema, "queue") })
 	require.Equal(t, 50, count(t, pool, schema, "parked"))
 	require.Len(t, p.Accepted(), 450)
@@ -99,7 +99,7 @@ func TestPauseAndResume(t *testing.T) {
 	require.NoError(t, box.Pause(t.Context(), "first", ada))
 	g := gatesOf(t, box)[0]
 	require.Equal(t, []any{"first", "paused", true, "ada", "asked by support"}, []any{g.Provider, g.Reason, g.Closed, g.By, g.Why})
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{first, second}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{first, second}})
 	failsOver, waits, expires := sms("goes to the second"), sms("waits"), sms("expires")
 	failsOver.Route, waits.Route, expires.Route = "sms", "alone", "alone"
 	expires.ValidFor = 500 * time.Millisecond
@@ -135,7 +135,7 @@ func TestLoginCodeDoesNotWaitForANewsletter(t *testing.T) {
 		return accept(), nil
 	}
 	enqueueMany(t, box, many(500, func(_ int, i *dispatch.Intent) { i.Priority = dispatch.Low }))
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Slots: 20, DrainTimeout: time.Millisecond, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Slots: 20, DrainTimeout: time.Millisecond})
 	require.Eventually(t, func() bool { return busy.Load() == 18 }, 10*time.Second, 5*time.Millisecond)
 	code := sms("your code")
 	code.Priority = dispatch.High
@@ -171,7 +171,7 @@ func TestFirstAttemptsDoNotWaitForRetries(t *testing.T) {
 			i.Content = dispatch.SMS{To: "+15555550123", Body: "again"}
 		}
 	}))
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Slots: 20, DrainTimeout: time.Millisecond, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Slots: 20, DrainTimeout: time.Millisecond})
 	require.Eventually(t, func() bool { return busy.Load() == 16 }, 10*time.Second, 5*time.Millisecond, "busy %d", busy.Load())
 	first := sms("first attempt")
 	enqueue(t, box, first)

@@ -28,7 +28,7 @@ func TestUnhealthyProviderIsPassedOver(t *testing.T) {
 		}
 		return accept(), nil
 	}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{first, second}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{first, second}})
 	enqueueMany(t, box, many(100, nil))
 	require.Eventually(t, func() bool {
 		g := gatesOf(t, box)
@@ -71,7 +71,7 @@ func TestSlowDeliveryIsUnhealthy(t *testing.T) {
 	box, pool, schema := newBox(t, route("first", "second"))
 	first := &outboxtest.Provider{Promise: dispatch.Contract{Name: "first", Timeout: 2 * time.Second, Echo: dispatch.Echo{Reference: true, Grace: time.Hour}}}
 	second := &outboxtest.Provider{Promise: dispatch.Contract{Name: "second", Timeout: 2 * time.Second}}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{first, second}, Logger: discard, Health: outbox.Thresholds{Delivery: time.Second}})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{first, second}, Health: outbox.Thresholds{Delivery: time.Second}})
 	intents := many(60, nil)
 	enqueueMany(t, box, intents)
 	require.Eventually(t, func() bool { return count(t, pool, schema, "queue") == 0 }, 10*time.Second, 10*time.Millisecond)
@@ -104,7 +104,7 @@ func TestHealthHoldsNobodyWithoutASibling(t *testing.T) {
 		}
 		return accept(), nil
 	}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}})
 	for range 3 {
 		enqueueMany(t, box, many(60, nil))
 		require.Eventually(t, func() bool { return count(t, pool, schema, "queue") == 0 }, 20*time.Second, 10*time.Millisecond)
@@ -142,7 +142,7 @@ func TestALastResortWithoutWorkStarvesNobody(t *testing.T) {
 	for _, name := range []string{"first", "second", "third"} {
 		providers = append(providers, &outboxtest.Provider{Promise: dispatch.Contract{Name: name, Timeout: 2 * time.Second}})
 	}
-	start(t, box, outbox.WorkerConfig{Providers: providers, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: providers})
 	forced := sms("by the last resort")
 	forced.Route = "sms"
 	enqueue(t, box, forced)

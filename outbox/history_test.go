@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/leaks"
 	"github.com/seed-8098fbb7/dispatch/outbox"
 	"github.com/seed-8098fbb7/dispatch/outbox/outboxtest"
 )
@@ -102,7 +103,7 @@ func TestHistoryAndStatusInEveryState(t *testing.T) {
 	late.Deadline = time.Now().Add(-time.Hour)
 	doubt := message("plain", "lost")
 	stop := start(t, box, outbox.WorkerConfig{
-		Providers: []dispatch.Provider{a, b}, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Providers: []dispatch.Provider{a, b}, Logger: leaks.Suite.Logger(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	enqueue(t, box, waiting, cancelled, sent, retried, sending, refused, busy, held, late)
 	<-in
@@ -221,7 +222,7 @@ func TestHistoryAndStatusInEveryState(t *testing.T) {
 	require.Equal(t, "plain", text(s.Provider), "by a person, and still at that provider")
 	require.NoError(t, stop())
 
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{a, quiet}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{a, quiet}})
 	enqueue(t, box, doubt)
 	h, s = see(doubt, dispatch.InDoubt)
 	require.Equal(t, 1, h.Attempts)

@@ -69,7 +69,7 @@ func TestSettleAnswerLost(t *testing.T) {
 	cut, _, p := behindProxy(t, pool, schema)
 	vendor := &outboxtest.Provider{Promise: deduping(time.Second)}
 	happened, _ := p.arm(".history (id, fence, kind, move, state, outcome, scope, stage, provider", false)
-	start(t, cut, outbox.WorkerConfig{Providers: []dispatch.Provider{vendor}, Logger: discard})
+	start(t, cut, outbox.WorkerConfig{Providers: []dispatch.Provider{vendor}})
 	i := sms("hello")
 	enqueue(t, box, i)
 	waitFor(t, happened)
@@ -94,7 +94,7 @@ func TestClaimAnswerLost(t *testing.T) {
 			happened, release := p.arm("for update skip locked", late)
 			intents := many(64, nil)
 			enqueueMany(t, box, intents)
-			start(t, cut, outbox.WorkerConfig{Providers: []dispatch.Provider{vendor}, Slots: 64, Logger: discard})
+			start(t, cut, outbox.WorkerConfig{Providers: []dispatch.Provider{vendor}, Slots: 64})
 			waitFor(t, happened)
 			release()
 			require.Eventually(t, func() bool { return count(t, pool, schema, "queue") == 0 }, 15*time.Second, 10*time.Millisecond)
@@ -133,7 +133,7 @@ func TestConnectionsKilledBeforeTheSettle(t *testing.T) {
 	}
 	_, err = through.Exec(t.Context(), "select 1")
 	require.NoError(t, err)
-	start(t, mine, outbox.WorkerConfig{Providers: []dispatch.Provider{vendor}, Logger: discard})
+	start(t, mine, outbox.WorkerConfig{Providers: []dispatch.Provider{vendor}})
 	intents := many(20, nil)
 	enqueueMany(t, box, intents)
 	require.Eventually(t, func() bool { return count(t, direct, schema, "queue") == 0 }, 60*time.Second, 10*time.Millisecond)
@@ -154,7 +154,7 @@ func TestLateTruthSettlesFromHeld(t *testing.T) {
 		<-frozen // an adapter that doesn't heed its context
 		return a, nil
 	}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{vendor}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{vendor}})
 	i := sms("hello")
 	enqueue(t, box, i)
 	h := reaches(t, box, i.Key, dispatch.Held)
@@ -182,7 +182,7 @@ func TestStaleFailureChangesNothing(t *testing.T) {
 		}
 		return accept(), nil
 	}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{vendor}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{vendor}})
 	i := sms("hello")
 	enqueue(t, box, i)
 	reaches(t, box, i.Key, dispatch.Sent)

@@ -207,7 +207,7 @@ func wholeLife(t *testing.T, pool *pgxpool.Pool, schema string, sealer outbox.Se
 	}
 	a := &outboxtest.Provider{Promise: dispatch.Contract{Name: "deduping", Dedupe: dispatch.Dedupe{Window: time.Hour}}, Respond: respond}
 	b := &outboxtest.Provider{Promise: dispatch.Contract{Name: "plain"}, Respond: respond}
-	stop := start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{a, b}, Logger: discard})
+	stop := start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{a, b}})
 
 	for key, want := range map[dispatch.Key]int{ok.Key: 1, mail.Key: 1, retry.Key: 2, lost.Key: 2} {
 		h := reaches(t, box, key, dispatch.Sent)
@@ -333,7 +333,7 @@ func TestUnknownRowsAreLeftAlone(t *testing.T) {
 	}
 	enqueue(t, box, mine)
 	p := &outboxtest.Provider{}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}})
 	reaches(t, box, mine.Key, dispatch.Sent)
 	require.Equal(t, dispatch.ReasonDeadline, reaches(t, box, short.Key, dispatch.Dead).Reason, "its deadline is kept by any worker")
 

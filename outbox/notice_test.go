@@ -51,7 +51,7 @@ func TestNotices(t *testing.T) {
 	}
 	var heard told
 	start(t, box, outbox.WorkerConfig{
-		Providers: []dispatch.Provider{p}, Logger: discard,
+		Providers: []dispatch.Provider{p},
 		Notices: func(_ context.Context, n outbox.Notice) error {
 			heard.take(n)
 			return nil
@@ -91,7 +91,7 @@ func TestNoticesAreToldAtLeastOnce(t *testing.T) {
 	i := sms("hello")
 	i.Notify = dispatch.NotifySent
 	enqueue(t, box, i)
-	stop := start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
+	stop := start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}})
 	reaches(t, box, i.Key, dispatch.Sent)
 	require.NoError(t, stop())
 	require.Equal(t, 1, count(t, pool, schema, "notice"), "kept for a worker that tells")
@@ -99,7 +99,7 @@ func TestNoticesAreToldAtLeastOnce(t *testing.T) {
 	var heard told
 	var calls atomic.Int64
 	start(t, box, outbox.WorkerConfig{
-		Providers: []dispatch.Provider{p}, Logger: discard,
+		Providers: []dispatch.Provider{p},
 		Notices: func(_ context.Context, n outbox.Notice) error {
 			heard.take(n)
 			switch calls.Add(1) {
@@ -147,7 +147,7 @@ func TestBefore(t *testing.T) {
 		}
 		return accept(), nil
 	}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}})
 	suppressed, backoff, quiet, free := sms("suppressed"), sms("in backoff"), sms("quiet hours"), sms("broken hook")
 	enqueue(t, box, suppressed, backoff, quiet, free)
 	h := reaches(t, box, suppressed.Key, dispatch.Dead)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/leaks"
 	"github.com/seed-8098fbb7/dispatch/outbox"
 	"github.com/seed-8098fbb7/dispatch/outbox/outboxtest"
 )
@@ -84,7 +85,7 @@ func TestObserverIsToldOfEachAttemptAndItsOutcome(t *testing.T) {
 		accept()
 		return dispatch.Accepted{}, context.DeadlineExceeded
 	}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Observer: rec, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Observer: rec})
 	i := sms("hello")
 	i.TraceParent = parent
 	before := time.Now()
@@ -138,7 +139,7 @@ func TestObserverCanNotTouchASend(t *testing.T) {
 				return accept(), nil
 			}
 			rec := &recorder{with: with}
-			start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Observer: rec, Logger: discard})
+			start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Observer: rec})
 			i := sms("hello")
 			enqueue(t, box, i)
 			reaches(t, box, i.Key, dispatch.Sent)
@@ -157,7 +158,7 @@ func TestObserverThatPanicsHarmsNothingAndIsSaidOnce(t *testing.T) {
 	var mu sync.Mutex
 	var text bytes.Buffer
 	stop := start(t, box, outbox.WorkerConfig{
-		Providers: []dispatch.Provider{&outboxtest.Provider{}}, Observer: bomb{}, Logger: slog.New(slog.NewTextHandler(&locked{mu: &mu, to: &text}, nil)),
+		Providers: []dispatch.Provider{&outboxtest.Provider{}}, Observer: bomb{}, Logger: leaks.Suite.Logger(slog.NewTextHandler(&locked{mu: &mu, to: &text}, nil)),
 	})
 	for range 3 {
 		i := sms("hello")
@@ -173,7 +174,7 @@ func TestObserverThatPanicsHarmsNothingAndIsSaidOnce(t *testing.T) {
 func TestObserverHearsThatTheDatabaseIsAway(t *testing.T) {
 	box, pool, schema := newBox(t)
 	rec := &recorder{}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{&outboxtest.Provider{}}, Observer: rec, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{&outboxtest.Provider{}}, Observer: rec})
 	_, err := pool.Exec(t.Context(), `alter table "`+schema+`".queue rename to hidden`)
 	require.NoError(t, err)
 	for _, what := range []string{"claim", "maintenance"} {
@@ -215,7 +216,7 @@ func TestLogLevels(t *testing.T) {
 		}
 		return accept(), nil
 	}}
-	log := slog.New(slog.NewTextHandler(&locked{mu: &mu, to: &text}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	log := leaks.Suite.Logger(slog.NewTextHandler(&locked{mu: &mu, to: &text}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	stop := start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: log})
 	again, refused, lost, quoted := sms("again"), sms("refused"), sms("lost"), sms("code 4829")
 	enqueue(t, box, again, refused, lost, quoted)

@@ -22,7 +22,7 @@ func TestPauseOfARoute(t *testing.T) {
 	news.Name = "news"
 	box, _, _ := newBox(t, route(), news)
 	p := &outboxtest.Provider{}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}})
 	require.ErrorIs(t, box.PauseRoute(t.Context(), "news", outbox.Audit{By: "ada"}), outbox.ErrAudit)
 	require.ErrorContains(t, box.PauseRoute(t.Context(), "none", ada), "not a route")
 	require.ErrorContains(t, box.PauseRoute(t.Context(), "No", ada), "route name")
@@ -122,7 +122,7 @@ func TestWorkerScrubsAtOnce(t *testing.T) {
 	_, err := outbox.NewWorker(box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Retention: []outbox.Retention{{Delete: time.Hour}}})
 	require.ErrorContains(t, err, "retention: Delete")
 	start(t, box, outbox.WorkerConfig{
-		Providers: []dispatch.Provider{p}, Logger: discard, Retention: []outbox.Retention{{Route: "sms", Scrub: time.Nanosecond}},
+		Providers: []dispatch.Provider{p}, Retention: []outbox.Retention{{Route: "sms", Scrub: time.Nanosecond}},
 	})
 	sent, waiting := sms("482901"), sms("later")
 	waiting.NotBefore = time.Now().Add(time.Hour)

@@ -32,7 +32,7 @@ func TestReceiptSettlesUnknown(t *testing.T) {
 		accept()
 		return dispatch.Accepted{}, context.DeadlineExceeded
 	}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}})
 	settled, waits := sms("a receipt comes"), sms("none comes")
 	enqueue(t, box, settled, waits)
 	reaches(t, box, settled.Key, dispatch.InDoubt)
@@ -54,13 +54,13 @@ func TestReceiptBeforeTheAnswer(t *testing.T) {
 	p.Respond = func(ctx context.Context, e dispatch.Envelope, accept func() dispatch.Accepted) (dispatch.Accepted, error) {
 		a := accept()
 		r := receipt(e.Key, a.ID, dispatch.Delivered)
-		if e.Content.(dispatch.SMS).Body == "by id" {
+		if e.Content.(dispatch.SMS).Body == "by its id" {
 			r.Key = dispatch.Key{}
 		}
 		return a, box.Receive(ctx, []dispatch.Receipt{r})
 	}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
-	byKey, byID := sms("by key"), sms("by id")
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}})
+	byKey, byID := sms("by key"), sms("by its id")
 	enqueue(t, box, byKey, byID)
 	for _, i := range []dispatch.Intent{byKey, byID} {
 		require.Eventually(t, func() bool {
@@ -81,7 +81,7 @@ func TestReceiptBeforeTheAnswer(t *testing.T) {
 func TestReceiptsRepeatedAndOutOfOrder(t *testing.T) {
 	box, pool, schema := newBox(t)
 	p := &outboxtest.Provider{Promise: echoing()}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}})
 	intents := many(20, nil)
 	enqueueMany(t, box, intents)
 	require.Eventually(t, func() bool { return count(t, pool, schema, "queue") == 0 }, 10*time.Second, 5*time.Millisecond)
@@ -159,7 +159,7 @@ func TestBurstOfReceipts(t *testing.T) {
 	t.Parallel()
 	box, pool, schema := newBox(t)
 	p := &outboxtest.Provider{Promise: echoing()}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Slots: 200, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Slots: 200})
 	const n, kinds = 2500, 4
 	intents := many(n, nil)
 	enqueueMany(t, box, intents)

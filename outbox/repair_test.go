@@ -47,7 +47,7 @@ func inState(t *testing.T, state dispatch.State) (*outbox.Box, *outboxtest.Provi
 	if state == dispatch.Pending {
 		return box, p, i, pool, schema
 	}
-	cfg := outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard}
+	cfg := outbox.WorkerConfig{Providers: []dispatch.Provider{p}}
 	stop := start(t, box, cfg)
 	switch state { //nolint:exhaustive // the others are reached
 	case dispatch.Sending:
@@ -162,7 +162,7 @@ func TestCancelWhileSending(t *testing.T) {
 		}
 		return dispatch.Accepted{}, fault(dispatch.Evidence{Stage: dispatch.Answered, Status: 429})
 	}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}})
 	left, refused := sms("left"), sms("refused")
 	enqueue(t, box, left, refused)
 	waitFor(t, entered)
@@ -200,7 +200,7 @@ func TestSupersede(t *testing.T) {
 
 	// A refusal leaves nothing behind, and the transaction usable.
 	p := &outboxtest.Provider{}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}})
 	reaches(t, box, fresh.Key, dispatch.Sent)
 	third := sms("too late")
 	require.NoError(t, box.InTx(t.Context(), func(tx pgx.Tx) error {
@@ -225,7 +225,7 @@ func TestResendAsNew(t *testing.T) {
 			return err
 		}))
 	}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}})
 	h := reaches(t, box, again, dispatch.Sent)
 	require.Equal(t, "ada", h.Events[0].By)
 	require.Equal(t, i.Content, p.Accepted()[1].Content)
@@ -259,7 +259,7 @@ func TestRetryOfHeldUsesTheKey(t *testing.T) {
 		}
 		return a, nil
 	}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}})
 	i := sms("hello")
 	enqueue(t, box, i)
 	reaches(t, box, i.Key, dispatch.Held)

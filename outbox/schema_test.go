@@ -318,7 +318,7 @@ func TestStatusHasOneRowForEachKey(t *testing.T) {
 			return dispatch.Accepted{}, fault(dispatch.Evidence{Stage: dispatch.Answered, Status: 429, OwnBody: true})
 		}
 		return accept(), nil
-	}}}, Logger: discard})
+	}}}})
 	for _, i := range intents {
 		require.Equal(t, 3, reaches(t, box, i.Key, dispatch.Sent).Attempts)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/leaks"
 	"github.com/seed-8098fbb7/dispatch/internal/pgtest"
 	"github.com/seed-8098fbb7/dispatch/outbox"
 	"github.com/seed-8098fbb7/dispatch/outbox/outboxtest"
@@ -158,7 +159,7 @@ func secretLife(t *testing.T, pool *pgxpool.Pool, schema string, s outbox.Sealer
 		a.Evidence.Request = bytes[:]
 		return a, nil
 	}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}})
 	for _, key := range []dispatch.Key{first.Key, many.Key, queued.Key, mail.Key, new.Key, again} {
 		reaches(t, box, key, dispatch.Sent)
 	}
@@ -240,13 +241,13 @@ func TestRotationWhileMessagesWait(t *testing.T) {
 	// A worker that was started before the rotation lacks the new key; one from
 	// after it has both.
 	p := &outboxtest.Provider{}
-	stop := start(t, before, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
+	stop := start(t, before, outbox.WorkerConfig{Providers: []dispatch.Provider{p}})
 	reaches(t, box, waiting.Key, dispatch.Sent)
 	reaches(t, box, unsealed.Key, dispatch.Sent)
 	waits(t, box, pool, schema, fresh.Key, `waits for key "k2"`)
 	require.NoError(t, stop())
 	due(t, pool, schema)
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}})
 	reaches(t, box, fresh.Key, dispatch.Sent)
 	require.Len(t, p.Accepted(), 3)
 
@@ -333,14 +334,14 @@ func TestWrongKeyWaits(t *testing.T) {
 				return a, nil
 			}
 			enqueue(t, right, open)
-			w, err := outbox.NewWorker(right, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
+			w, err := outbox.NewWorker(right, outbox.WorkerConfig{Providers: []dispatch.Provider{p}})
 			require.NoError(t, err)
 			require.NoError(t, w.Run(first))
 			enqueue(t, right, fresh)
 			due(t, pool, schema)
 
 			var log bytes.Buffer
-			end := start(t, sealedBox(t, pool, schema, wrong), outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			end := start(t, sealedBox(t, pool, schema, wrong), outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: leaks.Suite.Logger(slog.NewTextHandler(&log, nil))})
 			waits(t, right, pool, schema, fresh.Key, `waits for key "k1"`)
 			waits(t, right, pool, schema, open.Key, `waits for key "k1"`)
 			require.NoError(t, end())
@@ -349,7 +350,7 @@ func TestWrongKeyWaits(t *testing.T) {
 			require.NotContains(t, log.String(), "5555550123")
 
 			due(t, pool, schema)
-			start(t, right, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
+			start(t, right, outbox.WorkerConfig{Providers: []dispatch.Provider{p}})
 			require.Equal(t, 1, reaches(t, right, fresh.Key, dispatch.Sent).Attempts)
 			require.Equal(t, 2, reaches(t, right, open.Key, dispatch.Sent).Attempts)
 			require.Len(t, p.Accepted(), 2)

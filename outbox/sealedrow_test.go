@@ -29,7 +29,7 @@ func TestSwappedRowsDoNotOpen(t *testing.T) {
 	_, err = pool.Exec(t.Context(), "update "+schema+".message set digest = sha256('x') where id = $1", bent.Key.String())
 	require.NoError(t, err)
 	p := &outboxtest.Provider{}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}})
 	for _, i := range []dispatch.Intent{one, two, bent} {
 		waits(t, box, pool, schema, i.Key, `waits for key "k1"`)
 	}

@@ -24,7 +24,7 @@ func TestTrend(t *testing.T) {
 		}
 		return accept(), nil
 	}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}})
 	i := sms("hello")
 	enqueue(t, box, i)
 	reaches(t, box, i.Key, dispatch.Sent)

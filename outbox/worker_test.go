@@ -3,7 +3,6 @@ package outbox_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -18,8 +17,6 @@ import (
 	"github.com/seed-8098fbb7/dispatch/outbox"
 	"github.com/seed-8098fbb7/dispatch/outbox/outboxtest"
 )
-
-var discard = slog.New(slog.DiscardHandler)
 
 func deduping(timeout time.Duration) dispatch.Contract {
 	return dispatch.Contract{Timeout: timeout, Dedupe: dispatch.Dedupe{Window: 24 * time.Hour}}
@@ -117,7 +114,7 @@ func TestTwoWorkersFaultsOnEveryThirdCall(t *testing.T) {
 	})
 	enqueueMany(t, box, intents)
 	for range 2 {
-		start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
+		start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}})
 	}
 	require.Eventually(t, func() bool { return count(t, pool, schema, "queue") == 0 }, 90*time.Second, 20*time.Millisecond)
 
@@ -156,7 +153,9 @@ func TestTwoWorkersFaultsOnEveryThirdCall(t *testing.T) {
 	t.Logf("%d calls, %d sent, %d expired", calls.Load(), sent, expired)
 }
 
+// fault is one of a vendor that quotes what it was sent.
 func fault(e dispatch.Evidence) error {
+	e.Reason += " +15555550123: hello"
 	return &dispatch.Fault{Evidence: e, Verdict: dispatch.Classify(e)}
 }
 
@@ -175,7 +174,7 @@ func TestShutdownInTheMiddleOfSends(t *testing.T) {
 	}
 	intents := many(200, nil)
 	enqueueMany(t, box, intents)
-	stop := start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Slots: 50, Logger: discard})
+	stop := start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Slots: 50})
 	for range 45 { // a tenth of the slots is kept for High
 		waitFor(t, entered)
 	}
@@ -192,7 +191,7 @@ func TestShutdownInTheMiddleOfSends(t *testing.T) {
 		"goroutines: %d before, %d after", before, runtime.NumGoroutine())
 
 	// The rest goes out once, by another worker.
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}})
 	require.Eventually(t, func() bool { return count(t, pool, schema, "queue") == 0 }, 20*time.Second, 10*time.Millisecond)
 	for _, i := range intents {
 		require.Equal(t, 1, p.Deliveries(i.Key))
@@ -213,7 +212,7 @@ func TestDrainTimeoutMakesUnknown(t *testing.T) {
 	}
 	i := sms("hello")
 	enqueue(t, box, i)
-	stop := start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, DrainTimeout: 50 * time.Millisecond, Logger: discard})
+	stop := start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, DrainTimeout: 50 * time.Millisecond})
 	waitFor(t, entered)
 	require.NoError(t, stop())
 	h, err := box.History(t.Context(), i.Key)
@@ -233,7 +232,7 @@ func TestBadRowsDontBlockTheRest(t *testing.T) {
 		alter table "`+schema+`".message enable trigger message_frozen`, pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
 	p := &outboxtest.Provider{Promise: deduping(time.Second)}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Slots: 5, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Slots: 5})
 	good := many(50, nil)
 	enqueueMany(t, box, good)
 	require.Eventually(t, func() bool { return len(p.Accepted()) == 50 }, 20*time.Second, 10*time.Millisecond)
@@ -265,7 +264,7 @@ func TestPoolOfTwoServesManySlots(t *testing.T) {
 		return accept(), nil
 	}
 	enqueueMany(t, box, many(100, nil))
-	start(t, tight, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Slots: 40, Logger: discard})
+	start(t, tight, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Slots: 40})
 	require.Eventually(t, func() bool { return count(t, pool, schema, "queue") == 0 }, 30*time.Second, 10*time.Millisecond)
 	require.Len(t, p.Accepted(), 100)
 	require.Zero(t, count(t, pool, schema, "parked"))
@@ -288,7 +287,7 @@ func TestWorkerRefusesWhatCannotWork(t *testing.T) {
 		_, err := outbox.NewWorker(box, cfg)
 		require.ErrorContains(t, err, name, name)
 	}
-	w, err := outbox.NewWorker(box, outbox.WorkerConfig{Providers: []dispatch.Provider{good}, Logger: discard})
+	w, err := outbox.NewWorker(box, outbox.WorkerConfig{Providers: []dispatch.Provider{good}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -313,7 +312,7 @@ func TestFailoverOnlyAfterProof(t *testing.T) {
 		accept()
 		return dispatch.Accepted{}, context.DeadlineExceeded
 	}
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{first, second}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{first, second}})
 	refused, lost, bad := sms("refused"), sms("lost"), sms("bad")
 	enqueue(t, box, refused, lost, bad)
 	require.Equal(t, 2, reaches(t, box, refused.Key, dispatch.Sent).Attempts)

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch/internal/demo"
+	"github.com/seed-8098fbb7/dispatch/internal/leaks"
 	"github.com/seed-8098fbb7/dispatch/internal/pgtest"
 	"github.com/seed-8098fbb7/dispatch/outbox"
 	"github.com/seed-8098fbb7/dispatch/outbox/console"
@@ -71,7 +72,7 @@ func (s *site) mount(t *testing.T, box *outbox.Box) (url string) {
 			defer s.mu.Unlock()
 			return s.actor
 		},
-		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Logger: leaks.Suite.Logger(slog.NewTextHandler(t.Output(), nil)),
 	})
 	require.NoError(t, err)
 	mux := http.NewServeMux()

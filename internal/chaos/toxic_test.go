@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"log/slog"
 	"net/http"
 	"testing"
 	"time"
@@ -77,7 +76,7 @@ func TestSilenceAfterAccept(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(stub.Close)
 			worker, err := outbox.NewWorker(box, outbox.WorkerConfig{
-				Providers: []dispatch.Provider{stub}, Logger: slog.New(slog.DiscardHandler),
+				Providers: []dispatch.Provider{stub},
 			})
 			require.NoError(t, err)
 			ctx, stop := context.WithCancel(t.Context())

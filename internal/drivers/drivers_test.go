@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"strings"
 	"testing"
@@ -107,7 +106,7 @@ func (a app) works(intents ...dispatch.Intent) map[dispatch.Key]dispatch.Envelop
 	a.t.Helper()
 	p := &outboxtest.Provider{}
 	w, err := outbox.NewWorker(a.box, outbox.WorkerConfig{
-		Providers: []dispatch.Provider{p}, PollInterval: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Providers: []dispatch.Provider{p}, PollInterval: 20 * time.Millisecond,
 	})
 	require.NoError(a.t, err)
 	ctx, cancel := context.WithCancel(a.t.Context())

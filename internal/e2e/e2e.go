@@ -5,8 +5,8 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/leaks"
 	"github.com/seed-8098fbb7/dispatch/internal/pgtest"
 	"github.com/seed-8098fbb7/dispatch/outbox"
 )
@@ -139,12 +140,40 @@ func (w *World) Enqueue(t *testing.T, messages ...dispatch.Content) {
 	}))
 }
 
+// quoting is a provider whose vendor quotes recipient and text in its words. Its
+// errors are searched for them.
+type quoting struct{ dispatch.Provider }
+
+func (q quoting) Send(ctx context.Context, e dispatch.Envelope) (dispatch.Accepted, error) {
+	a, err := q.Provider.Send(ctx, e)
+	return a, q.note(err, e.Content)
+}
+
+func (q quoting) Lookup(ctx context.Context, query dispatch.Query) (dispatch.Found, error) {
+	f, err := q.Provider.Lookup(ctx, query)
+	return f, q.note(err, query.Content)
+}
+
+func (q quoting) note(err error, c dispatch.Content) error {
+	if f, ok := errors.AsType[*dispatch.Fault](err); ok {
+		switch c := c.(type) {
+		case dispatch.SMS:
+			f.Evidence.Reason += " to " + c.To + ": " + c.Body
+		case dispatch.Email:
+			f.Evidence.Reason += " to " + c.To[0].Email + ": " + c.Text
+		}
+	}
+	if err != nil {
+		leaks.Suite.Note("an error of "+q.Contract().Name, err.Error())
+	}
+	return err
+}
+
 // Work starts a worker and returns what ends it.
 func (w *World) Work(t *testing.T, p dispatch.Provider) (stop func()) {
 	t.Helper()
 	worker, err := outbox.NewWorker(w.Box, outbox.WorkerConfig{
-		Providers: []dispatch.Provider{p}, PollInterval: 20 * time.Millisecond, SweepInterval: 20 * time.Millisecond, Slots: 16,
-		Logger: slog.New(slog.DiscardHandler),
+		Providers: []dispatch.Provider{quoting{p}}, PollInterval: 20 * time.Millisecond, SweepInterval: 20 * time.Millisecond, Slots: 16,
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch"
+	"github.com/seed-8098fbb7/dispatch/internal/leaks"
 	"github.com/seed-8098fbb7/dispatch/internal/pgtest"
 	"github.com/seed-8098fbb7/dispatch/outbox"
 	"github.com/seed-8098fbb7/dispatch/outbox/console"
@@ -67,7 +68,7 @@ func newDesk(t *testing.T, change func(*console.Config)) *desk {
 			name, err := url.QueryUnescape(c.Value)
 			return console.Actor{Name: name, Act: err == nil && name == "ada"}
 		},
-		Logger: slog.New(slog.NewTextHandler(d.log, nil)),
+		Logger: leaks.Suite.Logger(slog.NewTextHandler(d.log, nil)),
 	}
 	if change != nil {
 		change(&cfg)
@@ -169,7 +170,7 @@ func work(t *testing.T, box *outbox.Box, state dispatch.State, keys ...dispatch.
 		return a, nil
 	}}
 	w, err := outbox.NewWorker(box, outbox.WorkerConfig{
-		Providers: []dispatch.Provider{p}, PollInterval: 20 * time.Millisecond, SweepInterval: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Providers: []dispatch.Provider{p}, PollInterval: 20 * time.Millisecond, SweepInterval: 20 * time.Millisecond,
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -200,7 +201,7 @@ func TestNewRefusesWhatCantWork(t *testing.T) {
 	var log strings.Builder
 	c, err := console.New(box, console.Config{
 		Authorize: func(*http.Request) console.Actor { return console.Actor{Name: "ada", Act: true} },
-		Logger:    slog.New(slog.NewTextHandler(&log, nil)),
+		Logger:    leaks.Suite.Logger(slog.NewTextHandler(&log, nil)),
 	})
 	require.NoError(t, err)
 	for _, path := range []string{"/", "/messages", "/providers", "/messages/" + dispatch.NewKey().String()} {

@@ -3,7 +3,6 @@ package outboxotel_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +49,7 @@ func newWorld(t *testing.T, p *outboxtest.Provider, link bool) *world {
 	o, err := outboxotel.New(outboxotel.Config{TracerProvider: w.trace, MeterProvider: meter, Box: box, Link: link})
 	require.NoError(t, err)
 	worker, err := outbox.NewWorker(box, outbox.WorkerConfig{
-		Providers: []dispatch.Provider{p}, Observer: o, Logger: slog.New(slog.DiscardHandler),
+		Providers: []dispatch.Provider{p}, Observer: o,
 		PollInterval: 20 * time.Millisecond, SweepInterval: 20 * time.Millisecond,
 	})
 	require.NoError(t, err)

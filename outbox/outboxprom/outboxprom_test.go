@@ -2,7 +2,6 @@ package outboxprom_test
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -86,14 +85,17 @@ func TestScrape(t *testing.T) {
 	p := &outboxtest.Provider{Respond: func(_ context.Context, e dispatch.Envelope, accept func() dispatch.Accepted) (dispatch.Accepted, error) {
 		switch e.Content.(dispatch.SMS).Body {
 		case "refused":
-			return dispatch.Accepted{}, &dispatch.Fault{Verdict: dispatch.Verdict{Outcome: dispatch.Rejected, Scope: dispatch.Message, Reason: "+15555550123"}}
+			return dispatch.Accepted{}, &dispatch.Fault{
+				Evidence: dispatch.Evidence{Reason: "no such number +15555550123"},
+				Verdict:  dispatch.Verdict{Outcome: dispatch.Rejected, Scope: dispatch.Message, Reason: "refused"},
+			}
 		case "lost":
 			return dispatch.Accepted{}, context.DeadlineExceeded
 		}
 		return accept(), nil
 	}}
 	worker, err := outbox.NewWorker(box, outbox.WorkerConfig{
-		Providers: []dispatch.Provider{p}, Observer: metrics, Logger: slog.New(slog.DiscardHandler),
+		Providers: []dispatch.Provider{p}, Observer: metrics,
 		PollInterval: 20 * time.Millisecond, SweepInterval: 20 * time.Millisecond,
 	})
 	require.NoError(t, err)

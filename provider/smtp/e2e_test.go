@@ -3,7 +3,6 @@ package smtp_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/mail"
 	"strings"
 	"sync"
@@ -58,7 +57,6 @@ func begin(t *testing.T, p dispatch.Provider, n int) *world {
 	}))
 	worker, err := outbox.NewWorker(w.box, outbox.WorkerConfig{
 		Providers: []dispatch.Provider{p}, PollInterval: 20 * time.Millisecond, SweepInterval: 20 * time.Millisecond, Slots: 32,
-		Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
