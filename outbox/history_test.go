@@ -244,7 +244,7 @@ func TestSendsAreCounted(t *testing.T) {
 	enqueue(t, box, i)
 	_, err := pool.Exec(t.Context(), `update `+schema+`.queue set fence = 3`)
 	require.NoError(t, err)
-	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{&outboxtest.Provider{}}, Logger: discard})
+	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{&outboxtest.Provider{}}})
 	h := reaches(t, box, i.Key, dispatch.Sent)
 	require.EqualValues(t, 4, h.Events[0].Fence)
 	require.Equal(t, 1, h.Events[0].Send)
