@@ -153,7 +153,7 @@ func TestFirstAttemptsDoNotWaitForRetries(t *testing.T) {
 	var busy atomic.Int64
 	p.Respond = func(ctx context.Context, e dispatch.Envelope, accept func() dispatch.Accepted) (dispatch.Accepted, error) {
 		switch {
-		case e.Content.(dispatch.SMS).Body != "again":
+		case e.Content.(dispatch.SMS).Body != "once more":
 		case e.Attempt == 1:
 			return dispatch.Accepted{}, fault(dispatch.Evidence{Stage: dispatch.NotSent, Cause: dispatch.CauseDial})
 		default:
@@ -168,7 +168,7 @@ func TestFirstAttemptsDoNotWaitForRetries(t *testing.T) {
 	// Every second one is taken at once, or the circuit would close.
 	enqueueMany(t, box, many(60, func(n int, i *dispatch.Intent) {
 		if n%2 == 0 {
-			i.Content = dispatch.SMS{To: "+15555550123", Body: "again"}
+			i.Content = dispatch.SMS{To: "+15555550123", Body: "once more"}
 		}
 	}))
 	start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Slots: 20, DrainTimeout: time.Millisecond})

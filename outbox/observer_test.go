@@ -218,7 +218,7 @@ func TestLogLevels(t *testing.T) {
 	}}
 	log := leaks.Suite.Logger(slog.NewTextHandler(&locked{mu: &mu, to: &text}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	stop := start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{p}, Logger: log})
-	again, refused, lost, quoted := sms("again"), sms("refused"), sms("lost"), sms("code 4829")
+	again, refused, lost, quoted := sms("once more"), sms("refused"), sms("lost"), sms("code 4829")
 	enqueue(t, box, again, refused, lost, quoted)
 	require.Empty(t, reaches(t, box, quoted.Key, dispatch.Dead).Events[0].Code, "it is the text's, not the vendor's")
 	reaches(t, box, again.Key, dispatch.Sent)
