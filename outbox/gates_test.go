@@ -116,6 +116,42 @@ func TestPauseAndResume(t *testing.T) {
 	require.Zero(t, count(t, pool, schema, "queue"))
 }
 
+// A wait that a 503 names is the provider's, though nobody knows what became of
+// the message that it answers: nothing else is tried there until it is over, and
+// goes to the sibling meanwhile. One that a key in flight names is the message's.
+func TestRetryAfterOfAnUnknownHoldsTheProvider(t *testing.T) {
+	for status, key := range map[int]dispatch.KeyFault{503: dispatch.KeyFine, 409: dispatch.KeyInFlight} {
+		held := status == 503
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			box, _, _ := newBox(t, route("first", "second"))
+			contract := deduping(5 * time.Second)
+			contract.Name = "first"
+			first, second := &outboxtest.Provider{Promise: contract}, &outboxtest.Provider{Promise: dispatch.Contract{Name: "second"}}
+			first.Respond = func(_ context.Context, e dispatch.Envelope, accept func() dispatch.Accepted) (dispatch.Accepted, error) {
+				if e.Content.(dispatch.SMS).Body == "please wait" {
+					return dispatch.Accepted{}, fault(dispatch.Evidence{Stage: dispatch.Answered, Status: status, Key: key, RetryAfter: time.Hour})
+				}
+				return accept(), nil
+			}
+			start(t, box, outbox.WorkerConfig{Providers: []dispatch.Provider{first, second}})
+			waits, next := sms("please wait"), sms("the next one")
+			enqueue(t, box, waits)
+			reaches(t, box, waits.Key, dispatch.InDoubt)
+			enqueue(t, box, next)
+			reaches(t, box, next.Key, dispatch.Sent)
+			gates := gatesOf(t, box)
+			require.Equal(t, held, len(gates) == 1 && gates[0].Closed && gates[0].Reason == "floor", gates)
+			if held {
+				require.Equal(t, 1, second.Deliveries(next.Key))
+			} else {
+				require.Equal(t, 1, first.Deliveries(next.Key))
+			}
+			require.Len(t, first.SendsOf(waits.Key), 1)
+			require.Zero(t, second.Deliveries(waits.Key))
+		})
+	}
+}
+
 // A newsletter that takes every slot of a slow provider doesn't keep a login
 // code waiting.
 func TestLoginCodeDoesNotWaitForANewsletter(t *testing.T) {

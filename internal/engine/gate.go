@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -243,7 +244,9 @@ func (g *gates) observe(t *Task, ev dispatch.Evidence, v dispatch.Verdict, now t
 			return nil, run.passed
 		}
 		hold.Reason, hold.Probe = GateAccount, accountProbe
-	case v.Floor > 0 && v.Outcome == dispatch.Rejected:
+	case v.Floor > 0 && (v.Outcome == dispatch.Rejected || ev.Status == http.StatusServiceUnavailable):
+		// What names a wait speaks for the provider, whatever became of this
+		// message; other unknowns with one, as a key in flight, for the message.
 		hold.Reason, hold.For = GateFloor, v.Floor
 		return hold, run.passed
 	default:

@@ -117,8 +117,11 @@ func (w *world) deliver(q *request) {
 	}
 	if w.chance(w.plan.shake) { // something in between answers instead
 		r = reply{status: pick(w, 408, 500, 502, 503, 504, 200), code: pick(w, "", "odd")}
-		if r.status == 200 {
+		switch r.status {
+		case 200:
 			r.code = "odd"
+		case 503:
+			r.floor = pick(w, 0, 10*time.Second, time.Minute)
 		}
 	}
 	w.after(work+time.Millisecond, func() {
