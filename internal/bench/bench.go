@@ -22,6 +22,7 @@ type bench struct {
 	river  *riverPeer
 	urls   map[string]string // of each peer's database
 	result result
+	worked [2]float64 // messages a second, once measured
 }
 
 func open(ctx context.Context, m mode) (b *bench, err error) {

@@ -21,7 +21,7 @@ func main() {
 	smoke := flag.Bool("smoke", false, "two figures, in a minute or two")
 	quick := flag.Bool("quick", false, "all figures, on less work")
 	profile := flag.String("profile", "", "write a CPU profile of dispatch's worked no-op to this file")
-	only := flag.String("only", "", "only this step: noop, httpFast, httpSlow, enqueue, bulk, latency, held, backlog, newsletter or console")
+	only := flag.String("only", "", "only this step: noop, httpFast, httpSlow, enqueue, bulk, latency, half, held, backlog, newsletter or console")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

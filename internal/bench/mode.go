@@ -17,14 +17,14 @@ type mode struct {
 	slow       int
 	held       int
 	bulk       int
-	latency    int
+	latency    int           // messages of each measurement of latency
 	enqueue    time.Duration // of each measurement of enqueue
 	goroutines []int         // that enqueue at once
 	pending    int           // the large backlog, and as many finished rows
 }
 
 var steps = map[string]func(ctx context.Context, b *bench) error{
-	"noop": noop, "httpFast": httpFast, "httpSlow": httpSlow, "enqueue": enqueue, "bulk": bulk, "latency": latency,
+	"noop": noop, "httpFast": httpFast, "httpSlow": httpSlow, "enqueue": enqueue, "bulk": bulk, "latency": latency, "half": half,
 	"held": held, "backlog": backlog, "newsletter": newsletter, "console": overview,
 }
 
@@ -38,12 +38,12 @@ var quickMode = mode{
 	name: "quick", rounds: 3,
 	noop: 60_000, http: 12_000, held: 15_000, bulk: 50_000, latency: 150,
 	enqueue: 800 * time.Millisecond, goroutines: []int{1, 8, 32}, pending: 200_000,
-	steps: []string{"noop", "httpFast", "enqueue", "bulk", "latency", "held", "backlog", "newsletter"},
+	steps: []string{"noop", "httpFast", "enqueue", "bulk", "latency", "half", "held", "backlog", "newsletter"},
 }
 
 var full = mode{
 	name: "full", rounds: 5,
 	noop: 200_000, http: 50_000, slow: 50_000, held: 60_000, bulk: 100_000, latency: 500,
 	enqueue: 4 * time.Second, goroutines: []int{1, 8, 32}, pending: 1_000_000,
-	steps: []string{"noop", "httpFast", "httpSlow", "enqueue", "bulk", "latency", "held", "backlog", "newsletter", "console"},
+	steps: []string{"noop", "httpFast", "httpSlow", "enqueue", "bulk", "latency", "half", "held", "backlog", "newsletter", "console"},
 }

@@ -13,7 +13,15 @@ import (
 func noop(ctx context.Context, b *bench) error {
 	const slots = 1000
 	var s [2]workedSeries
+	var alone series
 	err := b.each(ctx, func(ctx context.Context, p peer) error {
+		if p == peer(b.ours) {
+			rate, err := statementsAlone(ctx, b.ours, b.noop)
+			if err != nil {
+				return err
+			}
+			alone = append(alone, rate)
+		}
 		stop, err := b.startProfile(p)
 		if err != nil {
 			return err
@@ -29,6 +37,9 @@ func noop(ctx context.Context, b *bench) error {
 	compare(fmt.Sprintf("worked, no-op, %d slots", slots), "/s", s[0].rate, s[1].rate)
 	compare("  CPU per message, client and server", "µs", s[0].cpu, s[1].cpu)
 	compare("  log per message", "bytes", s[0].wal, s[1].wal)
+	compare("  allocations per message", "", s[0].heap, s[1].heap)
+	fmt.Printf("  what it must write at least, without a worker: %s /s\n", alone)
+	b.worked = [2]float64{s[0].rate.median(), s[1].rate.median()}
 	b.result["worked_noop_ratio"] = ratio(s[0].rate, s[1].rate)
 	b.result["cpu_ratio"] = ratio(s[0].cpu, s[1].cpu)
 	b.result["wal_ratio"] = ratio(s[0].wal, s[1].wal)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 )
 
@@ -12,6 +13,7 @@ type worked struct {
 	rate float64         // messages per second, from the worker's start to its last durable outcome
 	cpu  float64         // microseconds per message, client and server
 	wal  float64         // bytes per message
+	heap float64         // allocations of this process per message
 	lags []time.Duration // from each answer to its durable outcome, where asked for
 }
 
@@ -66,6 +68,8 @@ func drain(ctx context.Context, p peer, w workload, a *answers) (m worked, err e
 	if err != nil {
 		return m, err
 	}
+	var heap [2]runtime.MemStats
+	runtime.ReadMemStats(&heap[0])
 	began := time.Now()
 	stop, err := p.work(ctx, job{slots: w.slots, vendor: w.vendor, seen: a.seen})
 	if err != nil {
@@ -85,6 +89,7 @@ func drain(ctx context.Context, p peer, w workload, a *answers) (m worked, err e
 		return m, err
 	}
 	took := time.Since(began)
+	runtime.ReadMemStats(&heap[1])
 	after, err := spent(ctx, p.pool())
 	if err != nil {
 		return m, err
@@ -92,6 +97,7 @@ func drain(ctx context.Context, p peer, w workload, a *answers) (m worked, err e
 	n := int(a.tally.total.Load())
 	m.rate = float64(n) / took.Seconds()
 	m.cpu, m.wal = after.since(before, n)
+	m.heap = float64(heap[1].Mallocs-heap[0].Mallocs) / float64(n)
 	return m, nil
 }
 
@@ -159,10 +165,10 @@ func (a *answers) lags(ctx context.Context, p peer) ([]time.Duration, error) {
 
 // workedSeries is what the rounds gave for one peer; lag is the p99 in
 // milliseconds.
-type workedSeries struct{ rate, cpu, wal, lag series }
+type workedSeries struct{ rate, cpu, wal, heap, lag series }
 
 func (s *workedSeries) add(m worked) {
-	s.rate, s.cpu, s.wal = append(s.rate, m.rate), append(s.cpu, m.cpu), append(s.wal, m.wal)
+	s.rate, s.cpu, s.wal, s.heap = append(s.rate, m.rate), append(s.cpu, m.cpu), append(s.wal, m.wal), append(s.heap, m.heap)
 	if len(m.lags) > 0 {
 		s.lag = append(s.lag, millis(percentile(m.lags, 0.99)))
 	}
