@@ -31,6 +31,9 @@ const maxConns = 90
 func startDatabase(ctx context.Context, plant string) (_ *database, err error) {
 	server, err := pgtest.Start(ctx, pgtest.Options{Own: true, Settings: map[string]string{
 		"max_connections": fmt.Sprint(maxConns), "shared_buffers": "128MB", "deadlock_timeout": "200ms",
+		// A crash takes the counts with it that autovacuum goes by, and here is one
+		// every minute: at the default, a minute too, it would never run.
+		"autovacuum_naptime": "10s",
 	}})
 	if err != nil {
 		return nil, err
