@@ -28,26 +28,27 @@ func boxOn(t *testing.T, pool *pgxpool.Pool, schema string) *outbox.Box {
 
 // What a migration tool has applied is what Box.Migrate would have: the box
 // takes it as migrated, and a second run has nothing to do. The schema is made
-// beforehand, and has a name that needs its quotes.
+// beforehand, and has a name that needs its quotes. The tools hold locks of
+// their session: none goes through a pooler.
 func TestMigrationTools(t *testing.T) {
 	for name, up := range map[string]func(ctx context.Context, pool *pgxpool.Pool, schema string) error{
 		"goose": func(ctx context.Context, _ *pgxpool.Pool, schema string) error {
-			db, err := sql.Open("pgx", pgtest.URL(t))
+			db, err := sql.Open("pgx", pgtest.DirectURL(t))
 			require.NoError(t, err)
 			defer func() { require.NoError(t, db.Close()) }()
 			return withGoose(ctx, db, schema)
 		},
 		"goose over pq": func(ctx context.Context, _ *pgxpool.Pool, schema string) error {
-			db, err := sql.Open("postgres", pgtest.URL(t)+"&sslmode=disable")
+			db, err := sql.Open("postgres", pgtest.DirectURL(t)+"&sslmode=disable")
 			require.NoError(t, err)
 			defer func() { require.NoError(t, db.Close()) }()
 			return withGoose(ctx, db, schema)
 		},
 		"tern": func(ctx context.Context, pool *pgxpool.Pool, schema string) error {
-			conn, err := pool.Acquire(ctx)
+			conn, err := pgx.ConnectConfig(ctx, pgtest.Direct(t, pool.Config().ConnConfig.Copy()))
 			require.NoError(t, err)
-			defer conn.Release()
-			return withTern(ctx, conn.Conn(), schema)
+			defer func() { require.NoError(t, conn.Close(context.WithoutCancel(ctx))) }()
+			return withTern(ctx, conn, schema)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
