@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-8098fbb7/dispatch"
@@ -34,6 +33,7 @@ var ways = map[string]way{
 	"make check":         inCI("check"),
 	"make quickstart":    inCI("quickstart"),
 	"make bench SMOKE=1": inCI("bench SMOKE=1"),
+	"make bench QUICK=1": inCI("bench SMOKE=1"),
 	"make chaos-test":    inCI("chaos-test"),
 	"make chaos":         inCI("chaos MESSAGES=2000 SECONDS=30"),
 	"make chaos MESSAGES=20000 SECONDS=150 SEED=7": inCI("chaos MESSAGES=2000 SECONDS=30"),
@@ -202,15 +202,7 @@ func get(t *testing.T, url string) string {
 func onAnOutbox(want string) way {
 	return func(t *testing.T, command string) {
 		t.Helper()
-		server, err := pgtest.Start(t.Context(), pgtest.Options{Own: true})
-		require.NoError(t, err)
-		defer func() { require.NoError(t, server.Close()) }()
-		pool, err := pgxpool.New(t.Context(), server.URL())
-		require.NoError(t, err)
-		defer pool.Close()
-		box, err := outbox.New(pool, outbox.Config{Routes: []dispatch.Route{{Name: "sms", Providers: []string{"acme"}}}})
-		require.NoError(t, err)
-		require.NoError(t, box.Migrate(t.Context()))
+		server, _, box := ownBox(t, "acme")
 		key := dispatch.NewKey()
 		require.NoError(t, box.InTx(t.Context(), func(tx pgx.Tx) error {
 			_, err := box.Enqueue(t.Context(), tx, dispatch.Intent{Key: key, Content: dispatch.SMS{To: "+15555550123", Body: "hello"}})

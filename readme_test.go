@@ -82,17 +82,24 @@ func TestGoOfTheDocsCompiles(t *testing.T) {
 	}
 }
 
-// The SQL of the docs runs on a box's own tables.
-func TestSQLOfTheDocs(t *testing.T) {
+// ownBox is a box in the schema that docs speak of, on a server of its own.
+func ownBox(t *testing.T, provider string) (*pgtest.Server, *pgxpool.Pool, *outbox.Box) {
+	t.Helper()
 	server, err := pgtest.Start(t.Context(), pgtest.Options{Own: true})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, server.Close()) }()
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
 	pool, err := pgxpool.New(t.Context(), server.URL())
 	require.NoError(t, err)
-	defer pool.Close()
-	box, err := outbox.New(pool, outbox.Config{Routes: []dispatch.Route{{Name: "sms", Providers: []string{"test"}}}})
+	t.Cleanup(pool.Close)
+	box, err := outbox.New(pool, outbox.Config{Routes: []dispatch.Route{{Name: "sms", Providers: []string{provider}}}})
 	require.NoError(t, err)
 	require.NoError(t, box.Migrate(t.Context()))
+	return server, pool, box
+}
+
+// The SQL of the docs runs on a box's own tables.
+func TestSQLOfTheDocs(t *testing.T) {
+	_, pool, _ := ownBox(t, "test")
 	ran := 0
 	for path, list := range blocks(t, "sql") {
 		for _, b := range list {
