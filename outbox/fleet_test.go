@@ -158,12 +158,16 @@ func TestFleetSharesARate(t *testing.T) {
 	rate := float64(len(all)-burst) / all[len(all)-1].Time.Sub(all[0].Time).Seconds()
 	t.Logf("%d calls, %.1f a second", len(all), rate)
 	require.InDelta(t, perSecond, rate, perSecond*0.05)
+	late := 20 // calls that a busy machine has held up, to come at once with those after them
+	if full {
+		late = 5
+	}
 	for i := range all { // in any half second no more than the bucket and what flows in
 		n := i
 		for n < len(all) && all[n].Time.Sub(all[i].Time) < 500*time.Millisecond {
 			n++
 		}
-		require.LessOrEqual(t, n-i, burst+perSecond/2+5)
+		require.LessOrEqual(t, n-i, burst+perSecond/2+late)
 	}
 }
 
