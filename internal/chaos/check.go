@@ -233,6 +233,7 @@ func (c *checker) checkState(m row) {
 		switch {
 		case m.Reason == dispatch.ReasonRejected.String() && p.unwanted:
 		case m.Reason == dispatch.ReasonDeadline.String() && p.validFor > 0:
+		case m.Reason == dispatch.ReasonBudget.String() && m.Budget == briefBudget && c.refusals(m) >= m.Budget:
 		default:
 			lose("for no reason")
 			return
@@ -248,6 +249,16 @@ func (c *checker) checkState(m row) {
 	if p.unwanted && len(out) > 0 {
 		c.blame("%s: a refused message was delivered", m.Key)
 	}
+}
+
+// refusals are the sends of a message that its vendor proved not to have taken.
+func (c *checker) refusals(m row) (n int64) {
+	for _, id := range c.byKey[m.Key] {
+		if e := c.sends[id].evidence; e != nil && e.Outcome == 2 {
+			n++
+		}
+	}
+	return n
 }
 
 // checkBudget: sends that may have left are never more than the budget, and

@@ -224,6 +224,27 @@ func TestCheckerFindsEachViolation(t *testing.T) {
 	}
 }
 
+// An outage may use up a small budget, each send of it proven not to be taken:
+// less of them, or a larger budget, is no reason to be dead.
+func TestDeadByItsBudget(t *testing.T) {
+	for _, c := range []struct {
+		refusals int64
+		budget   int64
+		lost     int
+	}{{briefBudget, briefBudget, 0}, {briefBudget - 1, briefBudget, 1}, {60, 60, 1}} {
+		w := clean(t)
+		r := w.on("brief")
+		r.State, r.Reason, r.Budget = "dead", "budget", c.budget
+		find(w.l.calls, func(k call) bool { return k.Key == r.Key }).Verdict = throttled
+		e := find(w.d.evidence, func(e evidence) bool { return e.Key == r.Key })
+		e.Outcome, e.Status = 2, 429
+		for n := int64(2); n <= c.refusals; n++ {
+			w.send(r.Key, "brief", n, time.Duration(n)*time.Minute, throttled, 2)
+		}
+		require.Equal(t, c.lost, check(w.l, w.d).lost, "%+v", c)
+	}
+}
+
 // floor makes the first answer to a message a 429 that names a wait; it went
 // out with a later attempt.
 func (w *world) floor(key string, wait time.Duration) {
