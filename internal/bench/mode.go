@@ -37,7 +37,7 @@ var smokeMode = mode{
 var quickMode = mode{
 	name: "quick", rounds: 3,
 	noop: 60_000, http: 12_000, held: 15_000, bulk: 50_000, latency: 150,
-	enqueue: 800 * time.Millisecond, goroutines: []int{1, 8, 32}, pending: 200_000,
+	enqueue: time.Second, goroutines: []int{8}, pending: 200_000,
 	steps: []string{"noop", "httpFast", "enqueue", "bulk", "latency", "half", "held", "backlog", "newsletter"},
 }
 

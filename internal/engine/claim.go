@@ -81,9 +81,13 @@ func rung(free int) int {
 	return n
 }
 
-// resetEvery is how many claims of a lane may begin at its low watermark: a
-// transaction that began early may commit rows below it.
-const resetEvery = 64
+// A transaction that began early may commit rows below a lane's low watermark.
+// A claim begins lateCommit before it, as most transactions are shorter, and one
+// of resetEvery at the lane's begin.
+const (
+	lateCommit = 100 * time.Millisecond
+	resetEvery = 64
+)
 
 // Claim takes up to free rows from the most urgent lane that is ready. id must
 // be new for each call: when Claim returns an error, its rows may have been
@@ -147,7 +151,10 @@ func (e *Engine) request(p pick, id [16]byte) Claim {
 	}
 	req := Claim{
 		ID: id, Lane: l.id, Provider: c.Name, Account: c.Account, Encoding: c.Encoding,
-		Lease: e.lease(c), Limit: p.limit, From: l.from, Probe: p.probe || p.forced(e),
+		Lease: e.lease(c), Limit: p.limit, Probe: p.probe || p.forced(e),
+	}
+	if !l.from.IsZero() {
+		req.From = l.from.Add(-lateCommit)
 	}
 	if c.Dedupe.Window > 0 {
 		req.Window = max(0, c.Dedupe.Window-2*req.Lease)
