@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -143,7 +144,8 @@ func sh(t *testing.T, command string, env ...string) string {
 	ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer stop()
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", command)
-	cmd.Env = append(os.Environ(), env...)
+	// Under `make test` a make here would be a part of that one, and say so.
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MAKE") || strings.HasPrefix(v, "MFLAGS=") }), env...)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s\n%s", command, out)
 	return string(out)
