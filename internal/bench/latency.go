@@ -68,3 +68,81 @@ func commitEach(ctx context.Context, n int, calls <-chan time.Time, commit func(
 	}
 	return times, nil
 }
+
+// half: from the commit to the send, while half of what the worker was measured
+// to do comes in besides.
+func half(ctx context.Context, b *bench) error {
+	var p50, p99, load [2]series
+	err := b.each(ctx, func(ctx context.Context, p peer) error {
+		i := b.index(p)
+		rate := b.worked[i] / 2
+		if rate == 0 {
+			rate = 1000 // alone, this step knows of no other
+		}
+		times, got, err := latencyBeside(ctx, p, b.latency, rate)
+		if err != nil {
+			return err
+		}
+		p50[i], p99[i] = append(p50[i], millis(percentile(times, 0.5))), append(p99[i], millis(percentile(times, 0.99)))
+		load[i] = append(load[i], got)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("latency beside a load: %w", err)
+	}
+	compare("commit → send, at half load, p50", "ms", p50[0], p50[1])
+	compare("commit → send, at half load, p99", "ms", p99[0], p99[1])
+	compare("  the load", "/s", load[0], load[1])
+	return nil
+}
+
+// latencyBeside is commitEach beside messages that come in at a rate, a hundred
+// times a second.
+func latencyBeside(ctx context.Context, p peer, n int, rate float64) (times []time.Duration, got float64, err error) {
+	if err := p.clear(ctx); err != nil {
+		return nil, 0, err
+	}
+	const first, most = 1_000_000, 9_000_000 // numbers of the load, beyond those that are timed
+	calls := make(chan time.Time, 1)
+	stop, err := p.work(ctx, job{slots: 1000, seen: func(_ context.Context, _, text string) error {
+		at := time.Now()
+		if k, err := number(text); err != nil || k >= first {
+			return err
+		}
+		calls <- at
+		return nil
+	}})
+	if err != nil {
+		return nil, 0, err
+	}
+	load, end := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	sent, began := 0, time.Now()
+	go func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-load.Done():
+				done <- nil
+				return
+			case <-tick.C:
+			}
+			due := min(int(rate*time.Since(began).Seconds()), most) - sent
+			if due <= 0 {
+				continue
+			}
+			due = min(due, fillBatch)
+			if err := p.batch(first+sent, first+sent+due)(ctx); err != nil {
+				done <- err
+				return
+			}
+			sent += due
+		}
+	}()
+	times, err = commitEach(ctx, n, calls, p.commit)
+	end()
+	err = errors.Join(err, <-done)
+	got = float64(sent) / time.Since(began).Seconds()
+	return times, got, errors.Join(err, stop())
+}
