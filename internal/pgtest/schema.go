@@ -191,8 +191,21 @@ func Role(tb testing.TB, pool *pgxpool.Pool) string {
 // "tuple concurrently updated". It ends with its connection.
 const oneAtATime = "select pg_advisory_lock(4801234)"
 
-// admin runs statements on a connection of its own, outside the pool that the test may have closed or used up.
-func admin(tb testing.TB, statements ...string) (err error) {
+// admin runs statements outside the pool that the test may have closed or used up.
+func admin(tb testing.TB, statements ...string) error {
+	tb.Helper()
+	return aside(tb, func(ctx context.Context, conn *pgx.Conn) error {
+		for _, sql := range statements {
+			if _, err := conn.Exec(ctx, sql); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// aside calls f with a connection of its own, past the pooler if there is one.
+func aside(tb testing.TB, f func(ctx context.Context, conn *pgx.Conn) error) (err error) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), cleanUpTimeout)
 	defer cancel()
@@ -201,12 +214,7 @@ func admin(tb testing.TB, statements ...string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	for _, sql := range statements {
-		if _, err := conn.Exec(ctx, sql); err != nil {
-			return err
-		}
-	}
-	return nil
+	return f(ctx, conn)
 }
 
 // closePool is pool.Close, which waits for every connection, but not forever.

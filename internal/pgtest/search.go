@@ -2,7 +2,6 @@ package pgtest
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -19,15 +18,14 @@ const columns = `select array[table_name, column_name]::text[] from information_
 
 // search notes what the library wrote into a schema, and forbids what the schema's messages say. It does nothing where there
 // are no such tables.
-func search(tb testing.TB, schema string, s *leaks.Search) (err error) {
+func search(tb testing.TB, schema string, s *leaks.Search) error {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), cleanUpTimeout)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, DirectURL(tb))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	return aside(tb, func(ctx context.Context, conn *pgx.Conn) error {
+		return searchBy(ctx, conn, tb.Name(), schema, s)
+	})
+}
+
+func searchBy(ctx context.Context, conn *pgx.Conn, test, schema string, s *leaks.Search) error {
 	shown, err := list[[]string](ctx, conn, columns, schema)
 	if err != nil || len(shown) == 0 {
 		return err
@@ -39,7 +37,7 @@ func search(tb testing.TB, schema string, s *leaks.Search) (err error) {
 			return err
 		}
 		for _, text := range texts {
-			s.Note(tb.Name()+" "+c[0]+"."+c[1], text)
+			s.Note(test+" "+c[0]+"."+c[1], text)
 		}
 	}
 	contents, err := list[[]byte](ctx, conn, "select content from "+pgx.Identifier{schema, "message"}.Sanitize()+
