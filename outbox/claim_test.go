@@ -245,7 +245,7 @@ func TestConcurrentClaimsShareNothing(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	c := request(64)
-	res, err := tx.Query(t.Context(), tb.sql.claim[64], c.Lane.String(), "test", "account", int64(0), uuidText(c.ID), int64(60e6), int64(0), nil, int64(0))
+	res, err := tx.Query(t.Context(), tb.sql.claim[64], c.Lane.String(), "test", "account", int64(0), uuidText(c.ID), int64(60e6), int64(0), nil, int64(0), uuidText([16]byte{}))
 	require.NoError(t, err)
 	held := map[dispatch.Key]bool{}
 	for res.Next() {

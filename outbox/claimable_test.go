@@ -126,8 +126,8 @@ func TestClaimable(t *testing.T) {
 		"unknown, other encoding":  {values: unknown("encoding", "1")},
 		"unknown, newer encoding":  {values: unknown(), change: func(c *engine.Claim) { c.Encoding = 1 }},
 		"unknown, account changed": {values: unknown(), change: func(c *engine.Claim) { c.Account = "another" }},
-		"below the watermark":      {values: nil2(), change: func(c *engine.Claim) { c.From = time.Now().Add(-time.Minute) }},
-		"above the watermark":      {values: nil2(), change: func(c *engine.Claim) { c.From = time.Now().Add(-2 * time.Hour) }, ok: true},
+		"below the watermark":      {values: nil2(), change: func(c *engine.Claim) { c.From.Due = time.Now().Add(-time.Minute) }},
+		"above the watermark":      {values: nil2(), change: func(c *engine.Claim) { c.From.Due = time.Now().Add(-2 * time.Hour) }, ok: true},
 	} {
 		tb.exec("delete from {schema}.queue")
 		tb.seed(1, c.values)
@@ -158,51 +158,126 @@ func TestWatermarkIsExact(t *testing.T) {
 	first := tb.claim(c)
 	require.Len(t, first, 2)
 	c = request(2)
-	c.From = first[0].Due
+	c.From.Due = first[0].Due
 	require.Len(t, tb.claim(c), 2)
 }
 
-// A transaction may commit a row below the watermark. It is hidden until the
-// lane's next claim that comes back short, and for resetEvery claims at most
-// (B122).
+// A transaction may commit a row below the watermark. A claim sees it where few
+// rows were claimed since, a look where it was enqueued a second before, and a look
+// from the begin always (B122).
 func TestWatermarkHidesNothingForLong(t *testing.T) {
 	t.Parallel()
 	tb := newTable(t)
+	e := claimsFrom(t, tb)
+	late := func(before string) dispatch.Key {
+		due := "(select max(due) from {schema}.queue where state = 2) - interval '" + before + "'"
+		return tb.seed(1, map[string]string{"due": due})[0]
+	}
+	next := func() []dispatch.Key {
+		tasks, _, err := e.Claim(t.Context(), 96, claimID())
+		require.NoError(t, err)
+		return keysOf(tasks)
+	}
+	look := func(before time.Duration) {
+		_, err := e.Look(t.Context(), before)
+		require.NoError(t, err)
+	}
+	tb.seed(2000, nil) // a millisecond from one to the next
+	for range 6 {
+		require.Len(t, next(), 96)
+	}
+	key := late("50 milliseconds")
+	require.Contains(t, next(), key)
+
+	key = late("600 milliseconds")
+	require.NotContains(t, next(), key)
+	look(0)
+	require.NotContains(t, next(), key)
+	look(engine.Near)
+	require.Contains(t, next(), key)
+
+	for range 6 {
+		require.Len(t, next(), 96)
+	}
+	key = late("1 minute")
+	look(engine.Near)
+	require.NotContains(t, next(), key)
+	look(engine.Far)
+	require.Contains(t, next(), key)
+
+	// At the end of the lane, the looks keep up with the clock.
+	for len(next()) > 0 {
+	}
+	look(0)
+	key = late("1 minute")
+	e.Hint(anyLane.String())
+	require.Empty(t, next())
+	look(engine.Near)
+	require.Empty(t, next())
+	look(engine.Far)
+	require.Equal(t, []dispatch.Key{key}, next())
+}
+
+// claimsFrom is an engine that claims from anyLane.
+func claimsFrom(t *testing.T, tb table) *engine.Engine {
+	t.Helper()
 	e, err := engine.New(tb.store, engine.Config{
 		Routes: []dispatch.Route{{Name: "sms", Providers: []string{"p"}}}, Providers: []dispatch.Provider{silent{}},
 		Random: func(int64) int64 { return 0 },
 	})
 	require.NoError(t, err)
-	const resetEvery = 64
-	late := func() dispatch.Key {
-		return tb.seed(1, map[string]string{"due": "clock_timestamp() - interval '2 hours'"})[0]
-	}
-	next := func() []engine.Task {
-		e.Hint(anyLane.String())
-		tasks, _, err := e.Claim(t.Context(), 2, claimID())
+	e.Hint(anyLane.String())
+	return e
+}
+
+// While a snapshot is held, index entries of what is done stay. Claims and looks
+// don't read them again and again, also where all rows are due at the same time.
+func TestHeldSnapshotKeepsClaimsShort(t *testing.T) {
+	t.Parallel()
+	t.Run("one after the other", func(t *testing.T) { t.Parallel(); testHeldSnapshot(t, nil) })
+	t.Run("all at once", func(t *testing.T) {
+		t.Parallel()
+		testHeldSnapshot(t, map[string]string{"due": "'2026-01-02 03:04:05.000001+00'::timestamptz"})
+	})
+}
+
+func testHeldSnapshot(t *testing.T, values map[string]string) {
+	t.Helper()
+	tb := newTable(t)
+	const rows, size = 6000, 64
+	tb.seed(rows, values)
+	held, err := tb.store.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	require.NoError(t, err)
+	defer func() { _ = held.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = held.Exec(t.Context(), "select txid_current_snapshot()")
+	require.NoError(t, err)
+
+	other := tb.through(nil)
+	e := claimsFrom(t, other)
+	done := 0
+	for n := 0; done < rows; n++ {
+		tasks, _, err := e.Claim(t.Context(), size, claimID())
 		require.NoError(t, err)
-		return tasks
-	}
-	tb.seed(4*resetEvery, nil)
-	require.Len(t, next(), 2)
-	key := late()
-	n := 0
-	for found := false; !found; n++ {
-		require.Less(t, n, resetEvery)
-		for _, task := range next() {
-			found = found || task.Key == key
+		require.NotEmpty(t, tasks)
+		changes := make([]engine.Change, len(tasks))
+		for i := range tasks {
+			changes[i] = sent(tasks[i])
+		}
+		other.apply(changes...)
+		done += len(tasks)
+		if n%10 == 0 {
+			_, err = e.Look(t.Context(), 0)
+			require.NoError(t, err)
 		}
 	}
-	require.Greater(t, n, 1, "else there is no watermark to test")
-
-	for len(next()) == 2 { // to the end of the lane, and below it
+	other.store.pool.Close() // a session reports when it ends
+	read := func() int {
+		return query[int](tb, `select idx_tup_read::int from pg_stat_user_indexes
+			where schemaname = '{schema}' and indexrelname = 'queue_claim'`)
 	}
-	tb.seed(4, nil)
-	require.Len(t, next(), 2)
-	key = late()
-	require.Len(t, next(), 2)
-	require.Empty(t, next())
-	require.Equal(t, []dispatch.Key{key}, keysOf(next()))
+	require.Eventually(t, func() bool { return read() >= rows }, 20*time.Second, 10*time.Millisecond)
+	t.Logf("%d index entries read for %d rows", read(), rows)
+	require.Less(t, read(), 10*rows)
 }
 
 type silent struct{ dispatch.NoLookup }

@@ -32,11 +32,12 @@ func (r *run) claim(ctx context.Context, bell <-chan struct{}) {
 	pause := pacer{most: r.cfg.PollInterval}
 	looked, busy, next := false, false, time.Duration(-1)
 	var fresh watch
+	var sight looks
 	began := stopwatch()
 	for r.waitSlot(ctx, bell) {
 		r.engine.Tick(began.elapsed())
 		if fresh.elapsed() >= claimInterval {
-			r.refresh(ctx, busy)
+			r.refresh(ctx, busy, &sight)
 			fresh = stopwatch()
 		}
 		select {
@@ -55,7 +56,7 @@ func (r *run) claim(ctx context.Context, bell <-chan struct{}) {
 		}
 		if err == nil && !looked {
 			looked = true
-			if next, err = r.engine.Look(ctx); err == nil {
+			if next, err = r.look(ctx, &sight); err == nil {
 				continue
 			}
 		}
@@ -79,16 +80,35 @@ func (r *run) claim(ctx context.Context, bell <-chan struct{}) {
 
 // refresh reads the gates, and where the worker is busy with some lanes, what
 // other processes have put into the rest.
-func (r *run) refresh(ctx context.Context, busy bool) {
+func (r *run) refresh(ctx context.Context, busy bool, l *looks) {
 	if err := r.engine.Refresh(ctx); err != nil && ctx.Err() == nil {
 		r.failed(ctx, "gates", "reading gates failed", err)
 	}
 	if !busy {
 		return
 	}
-	if _, err := r.engine.Look(ctx); err != nil && ctx.Err() == nil {
+	if _, err := r.look(ctx, l); err != nil && ctx.Err() == nil {
 		r.failed(ctx, "claim", "looking for work failed", err)
 	}
+}
+
+// looks spaces the looks that go back, by what they cost.
+type looks struct{ near, far rare }
+
+// look looks as far back as is not too dear.
+func (r *run) look(ctx context.Context, l *looks) (next time.Duration, err error) {
+	began := stopwatch()
+	switch {
+	case l.far.due():
+		next, err = r.engine.Look(ctx, engine.Far)
+		l.far.done(began)
+	case l.near.due():
+		next, err = r.engine.Look(ctx, engine.Near)
+		l.near.done(began)
+	default:
+		next, err = r.engine.Look(ctx, 0)
+	}
+	return next, err
 }
 
 // idle rests until something is enqueued, or a slot is free where one was
@@ -297,6 +317,19 @@ func (w watch) elapsed() time.Duration {
 	now := time.Now()
 	return max(now.Sub(w.at), now.Round(0).Sub(w.wall))
 }
+
+// rare spaces what gets dearer the longer a snapshot is held, so that it takes no
+// more than a twentieth of the time.
+type rare struct {
+	at   watch
+	took time.Duration
+}
+
+func (r *rare) due() bool { return r.at.elapsed() >= r.pause() }
+
+func (r *rare) done(began watch) { r.at, r.took = stopwatch(), began.elapsed() }
+
+func (r *rare) pause() time.Duration { return min(20*r.took, time.Minute) }
 
 // pacer spaces looks at an idle or failing database: short at first, up to
 // most.

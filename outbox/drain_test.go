@@ -34,13 +34,14 @@ type shelf struct {
 
 func (s *shelf) Lanes(context.Context) ([]string, error) { return nil, nil }
 
-func (s *shelf) Peek(_ context.Context, lanes []string) ([]string, time.Duration, error) {
+func (s *shelf) Peek(_ context.Context, probes []engine.Probe) (engine.Sight, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.rows == 0 {
-		return nil, -1, nil
+	sight := engine.Sight{First: make([]engine.Cursor, len(probes)), Next: -1, Now: time.Now()}
+	if s.rows > 0 {
+		sight.First[0].Due = sight.Now
 	}
-	return lanes[:1], -1, nil
+	return sight, nil
 }
 
 func (s *shelf) Claim(_ context.Context, c engine.Claim) ([]engine.Task, error) {
@@ -243,11 +244,14 @@ type flood struct {
 	urgent decide.Lane
 }
 
-func (f *flood) Peek(context.Context, []string) ([]string, time.Duration, error) {
-	if f.shown > 0 && time.Since(f.began) >= f.shown {
-		return []string{"sms/3/", f.urgent.String()}, -1, nil
+func (f *flood) Peek(_ context.Context, probes []engine.Probe) (engine.Sight, error) {
+	sight := engine.Sight{First: make([]engine.Cursor, len(probes)), Next: -1, Now: time.Now()}
+	for i, p := range probes {
+		if p.Lane == "sms/3/" || p.Lane == f.urgent.String() && f.shown > 0 && time.Since(f.began) >= f.shown {
+			sight.First[i].Due = sight.Now
+		}
 	}
-	return []string{"sms/3/"}, -1, nil
+	return sight, nil
 }
 
 func (f *flood) Claim(ctx context.Context, c engine.Claim) ([]engine.Task, error) {

@@ -80,10 +80,11 @@ func TestLanesAndPeek(t *testing.T) {
 	lanes, err := tb.Lanes(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, lanes)
-	ready, next, err := tb.Peek(t.Context(), []string{"sms/2/"})
+	sight, err := tb.Peek(t.Context(), []engine.Probe{{Lane: "sms/2/"}})
 	require.NoError(t, err)
-	require.Empty(t, ready)
-	require.Negative(t, next)
+	require.Equal(t, []engine.Cursor{{}}, sight.First)
+	require.Negative(t, sight.Next)
+	require.WithinDuration(t, query[time.Time](tb, "select clock_timestamp()"), sight.Now, time.Minute)
 
 	tb.seed(50, nil)
 	tb.seed(50, map[string]string{"lane": "'gone/9/x'"})
@@ -95,11 +96,27 @@ func TestLanesAndPeek(t *testing.T) {
 	lanes, err = tb.Lanes(t.Context())
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"sms/2/", "gone/9/x", "sms/1/", "sms/3/", "sms/2/p", "ümlaut/2/"}, lanes)
-	ready, next, err = tb.Peek(t.Context(), []string{"sms/1/", "sms/2/", "sms/3/", "sms/2/p", "none/2/", "ümlaut/2/"})
+	probes := []engine.Probe{
+		{Lane: "sms/1/"},
+		{Lane: "sms/2/"},
+		{Lane: "sms/2/", From: engine.Cursor{Due: sight.Now}},
+		{Lane: "sms/3/"},
+		{Lane: "sms/2/p"},
+		{Lane: "none/2/"},
+		{Lane: "ümlaut/2/"},
+	}
+	sight, err = tb.Peek(t.Context(), probes)
 	require.NoError(t, err)
-	require.ElementsMatch(t, []string{"sms/2/", "ümlaut/2/"}, ready)
-	require.Greater(t, next, 59*time.Minute)
-	require.LessOrEqual(t, next, time.Hour)
+	var seen []string
+	for i, p := range probes {
+		if first := sight.First[i]; !first.Due.IsZero() {
+			seen = append(seen, p.Lane)
+			require.True(t, first.Due.Equal(query[time.Time](tb, "select min(due) from {schema}.queue where lane = '"+p.Lane+"'")))
+		}
+	}
+	require.Equal(t, []string{"sms/2/", "ümlaut/2/"}, seen)
+	require.Greater(t, sight.Next, 59*time.Minute)
+	require.LessOrEqual(t, sight.Next, time.Hour)
 }
 
 // texts are all statements of the package, by the field that holds them: a new
@@ -200,7 +217,7 @@ func (tb table) arguments(n int) map[string][]any {
 	for _, size := range claimSizes {
 		r.args[tb.sql.claim[size]] = r.args[tb.sql.claim[1]]
 	}
-	_, _, err = tb.Peek(tb.t.Context(), []string{"none/1/", "none/2/", "none/3/", "none/2/test"})
+	_, err = tb.Peek(tb.t.Context(), []engine.Probe{{Lane: "none/1/"}, {Lane: "none/2/"}, {Lane: "none/3/"}, {Lane: "none/2/test", From: engine.Cursor{Due: time.Now()}}})
 	require.NoError(tb.t, err)
 	_, _, _, err = tb.Page(tb.t.Context(), "none/2/", engine.Cursor{}, pageRows)
 	require.NoError(tb.t, err)

@@ -8,14 +8,19 @@ const lanesSQL = `with recursive l as (
 )
 select l.lane from l where l.lane is not null`
 
-const peekSQL = `select l.lane,
-    coalesce((select true from {schema}.queue q
-        where q.lane = l.lane and q.due <= (select clock_timestamp()) and coalesce(q.lease <= clock_timestamp(), true)
-        order by q.due, q.id limit 1), false),
+// peekSQL asks for one row of each lane that is due and not leased, of those
+// from a place on, and for one that will be.
+const peekSQL = `select (select clock_timestamp()), f.due, f.id,
     coalesce((select ceil(extract(epoch from q.due - clock_timestamp()) * 1000000)::bigint from {schema}.queue q
         where q.lane = l.lane and q.due > (select clock_timestamp())
         order by q.due, q.id limit 1), -1)
-from unnest($1::text[]) as l(lane)`
+from unnest($1::text[], $2::text[], $3::text[]) with ordinality as l(lane, due, id, n) left join lateral (
+    select q.due, q.id from {schema}.queue q
+    where q.lane = l.lane and (q.due, q.id) >= (coalesce(l.due::timestamptz, '-infinity'), l.id::uuid)
+        and q.due <= (select clock_timestamp()) and coalesce(q.lease <= clock_timestamp(), true)
+    order by q.due, q.id limit 1
+) f on true
+order by l.n`
 
 // claimSQL is rules 2 and 19: one lane, one provider, and never more than the
 // limit, whatever the plan: the inner select runs once. A probe passes its
@@ -29,7 +34,7 @@ const claimSQL = `with c as (
     where q.ctid = any(array(
         select w.ctid from {schema}.queue w
         where w.lane = $1::text and w.due <= (select clock_timestamp())
-            and w.due >= coalesce($8::text::timestamptz, '-infinity')
+            and (w.due, w.id) >= (coalesce($8::text::timestamptz, '-infinity'), $10::text::uuid)
             and ($9::bigint = 1 or not (select exists (select from {schema}.gate g
                 where g.provider = $2::text and g.country = 0 and coalesce(g.until > clock_timestamp(), true))))
             and not (select exists (select from {schema}.gate g

@@ -42,7 +42,7 @@ func TestPlansFromWhenTheTablesWereSmall(t *testing.T) {
 			}
 		}
 		tb.apply(changes...)
-		_, _, err := tb.Peek(t.Context(), []string{"sms/2/"})
+		_, err := tb.Peek(t.Context(), []engine.Probe{{Lane: "sms/2/"}})
 		require.NoError(t, err)
 		_, err = tb.Lanes(t.Context())
 		require.NoError(t, err)

@@ -29,23 +29,29 @@ func (s *store) Lanes(ctx context.Context) (lanes []string, err error) {
 	return lanes, err
 }
 
-func (s *store) Peek(ctx context.Context, lanes []string) (ready []string, next time.Duration, err error) {
-	next = -1
-	var lane string
-	var due bool
+func (s *store) Peek(ctx context.Context, probes []engine.Probe) (engine.Sight, error) {
+	lanes, due, id := make([]string, len(probes)), make([]*string, len(probes)), make([]string, len(probes))
+	for i, p := range probes {
+		lanes[i], due[i], id[i] = p.Lane, nullTime(p.From.Due), p.From.Key.String()
+	}
+	sight := engine.Sight{Next: -1}
+	var first *time.Time
+	var key *[16]byte
 	var wait int64
-	err = s.steady(ctx, s.sql.peek, []any{lanes}, func(rows pgx.Rows) error {
-		return scanEach(rows, []any{&lane, &due, &wait}, func() error {
-			if due {
-				ready = append(ready, lane)
+	err := s.steady(ctx, s.sql.peek, []any{lanes, due, id}, func(rows pgx.Rows) error {
+		return scanEach(rows, []any{&sight.Now, &first, &key, &wait}, func() error {
+			var c engine.Cursor
+			if first != nil && key != nil {
+				c = engine.Cursor{Due: *first, Key: *key}
 			}
-			if d := micros(wait); wait >= 0 && (next < 0 || d < next) {
-				next = d
+			sight.First = append(sight.First, c)
+			if d := micros(wait); wait >= 0 && (sight.Next < 0 || d < sight.Next) {
+				sight.Next = d
 			}
 			return nil
 		})
 	})
-	return ready, next, err
+	return sight, err
 }
 
 // querier is a pool, a connection or a transaction.
@@ -84,7 +90,7 @@ func (s *store) Claim(ctx context.Context, c engine.Claim) (tasks []engine.Task,
 	}
 	args := []any{
 		c.Lane.String(), c.Provider, c.Account, int64(c.Encoding), uuidText(c.ID),
-		c.Lease.Microseconds(), c.Window.Microseconds(), nullTime(c.From), flag(c.Probe),
+		c.Lease.Microseconds(), c.Window.Microseconds(), nullTime(c.From.Due), flag(c.Probe), c.From.Key.String(),
 	}
 	err = s.steady(ctx, text, args, func(rows pgx.Rows) (err error) {
 		tasks, err = readClaim(c, rows)

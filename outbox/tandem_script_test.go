@@ -228,7 +228,7 @@ func (tm *tandem) claimRow(r sim.TandemRow, ok bool) {
 		}
 	}
 	if ok && tm.chance(10) {
-		c.From = r.Due.Add(tm.blink())
+		c.From = engine.Cursor{Due: r.Due.Add(tm.blink()), Key: oneOf(tm, dispatch.Key{}, r.Key)}
 	}
 	for n := range c.ID {
 		c.ID[n] = byte(tm.rnd.IntN(256)) // #nosec G115 -- a byte

@@ -21,13 +21,15 @@ const lookupsAtOnce = 50
 // made first is fenced out.
 func (r *run) tend(ctx context.Context) {
 	var examined watch
+	var swept rare
 	for {
-		if r.rest(ctx, nil, r.cfg.SweepInterval); ctx.Err() != nil {
+		if r.rest(ctx, nil, max(r.cfg.SweepInterval, swept.pause())); ctx.Err() != nil {
 			return
 		}
 		began := stopwatch()
 		query, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		asks, moved, err := r.engine.Sweep(query, lookupsAtOnce)
+		swept.done(began)
 		err = errors.Join(err, r.box.store.applyReceipts(query))
 		if examined.elapsed() >= examineEvery {
 			examined = stopwatch()

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/seed-8098fbb7/dispatch"
@@ -15,9 +16,30 @@ type lane struct {
 	name     string
 	provider bound
 	ready    bool
-	claimed  int       // the engine's count of claims when it was last taken from
-	from     time.Time // no row that was due before it can still be unclaimed
-	full     int       // claims since from was last reset
+	claimed  int // the engine's count of claims when it was last taken from
+	mark     mark
+	to       string // the provider that it was claimed for last
+}
+
+// mark is a lane's low watermark: it keeps claims from reading again and again
+// what was claimed already. While an old snapshot is held, index entries of rows
+// that are gone stay, a million a minute where the worker is fast. But a
+// transaction that began early commits rows below it. A claim therefore begins a
+// hundred rows or two before it, a look now and then a second or at the lane's
+// begin. Looks set it to what they see.
+type mark struct {
+	from, next Cursor // where claims begin, and will begin
+	claimed    int    // rows since next was set
+}
+
+// trail is how many rows a claim begins before the watermark, at least.
+const trail = 128
+
+// claimedTo tells of a claim of so many rows, and its last.
+func (m *mark) claimedTo(last Cursor, rows int) {
+	if m.claimed += rows; m.claimed >= trail && m.next.Before(last) {
+		*m = mark{from: m.next, next: last}
+	}
 }
 
 func (e *Engine) addLanes(r dispatch.Route, used map[string]bool) {
@@ -53,18 +75,40 @@ func (e *Engine) Hint(name string) {
 	}
 }
 
+// Near and Far are how much before their lanes' watermarks looks begin.
+const (
+	Near = time.Second
+	Far  = time.Duration(math.MaxInt64) // at the lanes' begin
+)
+
 // Look asks which lanes have rows that are due, and returns the time until the
-// next one, negative for none in sight.
-func (e *Engine) Look(ctx context.Context) (next time.Duration, err error) {
-	names := make([]string, len(e.lanes))
+// next one, negative for none in sight. What it costs grows with the rows behind
+// the watermark that are gone and can't be vacuumed yet. Only a look from Far sees
+// every row that is late; a look from 0 sees what any claim would.
+func (e *Engine) Look(ctx context.Context, before time.Duration) (next time.Duration, err error) {
+	probes := make([]Probe, len(e.lanes))
 	for i, l := range e.lanes {
-		names[i] = l.name
+		probes[i].Lane = l.name
+		switch from := l.mark.from; {
+		case before == Far || from == (Cursor{}):
+		case before == 0:
+			probes[i].From = from
+		default:
+			probes[i].From.Due = from.Due.Add(-before)
+		}
 	}
-	ready, next, err := e.store.Peek(ctx, names)
-	for _, name := range ready {
-		e.Hint(name)
+	sight, err := e.store.Peek(ctx, probes)
+	if err != nil {
+		return -1, err
 	}
-	return next, err
+	for i, l := range e.lanes {
+		if first := sight.First[i]; first != (Cursor{}) {
+			l.ready, l.mark = true, mark{from: first, next: first}
+		} else if quiet := (Cursor{Due: sight.Now.Add(-Near)}); l.mark.from.Before(quiet) {
+			l.mark = mark{from: quiet, next: quiet}
+		}
+	}
+	return sight.Next, nil
 }
 
 // ladder holds the sizes of claims, so that each has a plan of its own and
@@ -80,14 +124,6 @@ func rung(free int) int {
 	}
 	return n
 }
-
-// A transaction that began early may commit rows below a lane's low watermark.
-// A claim begins lateCommit before it, as most transactions are shorter, and one
-// of resetEvery at the lane's begin.
-const (
-	lateCommit = 100 * time.Millisecond
-	resetEvery = 64
-)
 
 // Claim takes up to free rows from the most urgent lane that is ready. id must
 // be new for each call: when Claim returns an error, its rows may have been
@@ -124,37 +160,31 @@ func (e *Engine) Claim(ctx context.Context, free int, id [16]byte) (tasks []Task
 	for i := range tasks {
 		tasks[i].Probe, tasks[i].Forced = pick.probe, forced
 	}
-	// A lane that gave nothing is not ready any more, whatever it was claimed
-	// for: else the claimer would ask again at once, for ever, and no other lane
-	// would be looked at.
-	switch {
-	case len(tasks) == pick.limit && (pick.probe || forced):
-	case len(tasks) == pick.limit:
-		for _, t := range tasks {
-			if t.Due.After(l.from) {
-				l.from = t.Due
+	if !pick.probe && !forced {
+		var last Cursor
+		for i := range tasks {
+			if c := (Cursor{Due: tasks[i].Due, Key: tasks[i].Key}); last.Before(c) {
+				last = c
 			}
 		}
-	case !l.from.IsZero(): // the watermark may hide a row: look below it
-		l.from, l.full = time.Time{}, 0
-	default:
-		l.ready = false
+		l.mark.claimedTo(last, len(tasks))
 	}
+	// A lane that gave less than it was asked for is not ready any more, whatever
+	// it was claimed for: else the claimer would ask again at once, for ever, and
+	// no other lane would be looked at. What the watermark hid is a look's to find.
+	l.ready = len(tasks) == pick.limit
 	_, more = e.pick(free)
 	return tasks, more, nil
 }
 
 func (e *Engine) request(p pick, id [16]byte) Claim {
 	l, c := p.lane, p.to.contract
-	if l.full++; l.full >= resetEvery || p.probe || p.to.contract.Name != l.provider.contract.Name {
-		l.from, l.full = time.Time{}, 0
+	if p.probe || c.Name != l.to {
+		l.mark, l.to = mark{}, c.Name // not the same rows are its own
 	}
 	req := Claim{
 		ID: id, Lane: l.id, Provider: c.Name, Account: c.Account, Encoding: c.Encoding,
-		Lease: e.lease(c), Limit: p.limit, Probe: p.probe || p.forced(e),
-	}
-	if !l.from.IsZero() {
-		req.From = l.from.Add(-lateCommit)
+		Lease: e.lease(c), Limit: p.limit, Probe: p.probe || p.forced(e), From: l.mark.from,
 	}
 	if c.Dedupe.Window > 0 {
 		req.Window = max(0, c.Dedupe.Window-2*req.Lease)

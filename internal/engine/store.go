@@ -19,9 +19,8 @@ import (
 type Store interface {
 	// Lanes returns all lanes that hold rows, known to this worker or not.
 	Lanes(ctx context.Context) ([]string, error)
-	// Peek returns which of the lanes have a row that is due and not leased,
-	// and the time until the first row that will be due, negative for none.
-	Peek(ctx context.Context, lanes []string) (ready []string, next time.Duration, err error)
+	// Peek looks at lanes, without taking anything.
+	Peek(ctx context.Context, probes []Probe) (Sight, error)
 	// Claim takes rows of one lane for one provider: rules 2 and 19. It never
 	// returns more than Limit rows.
 	Claim(ctx context.Context, c Claim) ([]Task, error)
@@ -46,6 +45,24 @@ type Store interface {
 	Load(ctx context.Context, t Task) (Task, error)
 }
 
+// Probe asks for the first row of a lane that is due and not leased, of those
+// from From on.
+type Probe struct {
+	Lane string
+	From Cursor
+}
+
+// Sight is what Peek saw.
+type Sight struct {
+	// First is each probe's row, zero where there is none.
+	First []Cursor
+	// Next is the time until the first row of these lanes that will be due,
+	// negative for none.
+	Next time.Duration
+	// Now is the database's clock before it looked.
+	Now time.Time
+}
+
 // Claim is what to take.
 type Claim struct {
 	ID       [16]byte // of this statement, for Unclaim
@@ -58,16 +75,25 @@ type Claim struct {
 	Window time.Duration
 	Lease  time.Duration
 	Limit  int
-	// From skips rows that were due before it; zero skips none.
-	From time.Time
+	// From skips the rows before it.
+	From Cursor
 	// Probe claims although the provider is held.
 	Probe bool
 }
 
-// Cursor is a place in a lane's order.
+// Cursor is a place in a lane's order: by due time, then by key. Zero is the
+// begin.
 type Cursor struct {
 	Due time.Time
 	Key dispatch.Key
+}
+
+// Before reports whether c comes before d.
+func (c Cursor) Before(d Cursor) bool {
+	if o := c.Due.Compare(d.Due); o != 0 {
+		return o < 0
+	}
+	return c.Key.Compare(d.Key) < 0
 }
 
 // Task is a row and what is needed to send it.

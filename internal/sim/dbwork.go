@@ -34,30 +34,32 @@ func addSorted(list []string, s string) []string {
 }
 
 // peek is peekSQL.
-func (d *database) peek(lanes []string) (ready []string, next time.Duration) {
+func (d *database) peek(probes []engine.Probe) engine.Sight {
 	now := d.w.clock()
-	next = -1
-	for _, name := range lanes {
-		due := false
+	sight := engine.Sight{Next: -1, Now: now}
+	for _, p := range probes {
+		var first engine.Cursor
 		for i := range d.rows {
 			r := &d.rows[i]
-			if r.in != inQueue || laneName(r.Lane) != name {
+			if r.in != inQueue || laneName(r.Lane) != p.Lane {
 				continue
 			}
-			if r.Due.After(now) {
-				if wait := r.Due.Sub(now); next < 0 || wait < next {
-					next = wait
+			switch wait := r.Due.Sub(now); {
+			case wait > 0:
+				if sight.Next < 0 || wait < sight.Next {
+					sight.Next = wait
 				}
-			} else if r.idle(now) {
-				due = true
+			case r.idle(now) && !r.at().Before(p.From) && (first == engine.Cursor{} || r.at().Before(first)):
+				first = r.at()
 			}
 		}
-		if due {
-			ready = append(ready, name)
-		}
+		sight.First = append(sight.First, first)
 	}
-	return ready, next
+	return sight
 }
+
+// at is the row's place in its lane.
+func (r *row) at() engine.Cursor { return engine.Cursor{Due: r.Due, Key: r.Key} }
 
 // take is claimSQL: rules 2 and 19.
 func (d *database) take(c engine.Claim) []engine.Task {
@@ -70,7 +72,7 @@ func (d *database) take(c engine.Claim) []engine.Task {
 		if len(tasks) == c.Limit {
 			return false
 		}
-		if r.Due.After(now) || r.Due.Before(c.From) || !d.claimable(r, c, now) {
+		if r.Due.After(now) || r.at().Before(c.From) || !d.claimable(r, c, now) {
 			return true
 		}
 		before := *r

@@ -116,13 +116,13 @@ func (l *link) Lanes(context.Context) ([]string, error) {
 	return names, l.end(callLanes, f)
 }
 
-func (l *link) Peek(_ context.Context, lanes []string) ([]string, time.Duration, error) {
+func (l *link) Peek(_ context.Context, probes []engine.Probe) (engine.Sight, error) {
 	f, err := l.begin(callPeek)
 	if err != nil {
-		return nil, -1, err
+		return engine.Sight{}, err
 	}
-	ready, next := l.k.w.db.peek(lanes)
-	return ready, next, l.end(callPeek, f)
+	sight := l.k.w.db.peek(probes)
+	return sight, l.end(callPeek, f)
 }
 
 func (l *link) Claim(_ context.Context, c engine.Claim) ([]engine.Task, error) {

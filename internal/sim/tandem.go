@@ -109,9 +109,8 @@ func (t *Tandem) Put(r decide.Row, claim [16]byte, first time.Time) error {
 func (t *Tandem) Lanes(context.Context) ([]string, error) { return t.w.db.lanes(), nil }
 
 // Peek is Store's.
-func (t *Tandem) Peek(_ context.Context, lanes []string) ([]string, time.Duration, error) {
-	ready, next := t.w.db.peek(lanes)
-	return ready, next, nil
+func (t *Tandem) Peek(_ context.Context, probes []engine.Probe) (engine.Sight, error) {
+	return t.w.db.peek(probes), nil
 }
 
 // Claim is Store's.

@@ -267,7 +267,7 @@ func (k *worker) claim(p *proc) {
 			continue
 		case !looked:
 			looked = true
-			if _, err := k.e.Look(context.Background()); err == nil {
+			if _, err := k.look(); err == nil {
 				continue
 			}
 		}
@@ -276,6 +276,16 @@ func (k *worker) claim(p *proc) {
 			return
 		}
 	}
+}
+
+// look looks near first, now and then: far looks are spaced by what they cost.
+func (k *worker) look() (next time.Duration, err error) {
+	if k.w.n(4) == 0 {
+		if next, err = k.e.Look(context.Background(), pick(k.w, 0, engine.Near)); err != nil {
+			return next, err
+		}
+	}
+	return k.e.Look(context.Background(), engine.Far)
 }
 
 // pause is the wait after a failure.
