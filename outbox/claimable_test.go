@@ -29,10 +29,7 @@ func (tb table) stopped(texts *statements, do func(s *store), meanwhile func()) 
 		require.Contains(tb.t, sql, at)
 		return strings.Replace(sql, at, strings.Replace(at, "clock_timestamp()", fmt.Sprintf("(select clock_timestamp() from (select pg_advisory_xact_lock_shared(%d, %d)) l)", lock, tb.pool.Config().ConnConfig.Port), 1), 1)
 	}
-	changed.claim = map[int]string{}
-	for n, sql := range texts.claim {
-		changed.claim[n] = hold(sql)
-	}
+	changed.claim = hold(texts.claim)
 	conn, err := pgx.ConnectConfig(tb.t.Context(), pgtest.Direct(tb.t, tb.pool.Config().ConnConfig)) // a session's lock
 	require.NoError(tb.t, err)
 	defer func() { require.NoError(tb.t, conn.Close(context.WithoutCancel(tb.t.Context()))) }()

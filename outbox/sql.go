@@ -9,9 +9,7 @@ import (
 
 // Every statement of the package stands in the sql*.go files, in the order of
 // a message's life. {schema} is the quoted schema, the only thing that is ever
-// put into a text, and {event_number} its sequence as a literal; {limit} is a
-// number from a short ladder, since a LIMIT from a parameter is planned as a
-// tenth of the table.
+// put into a text, and {event_number} its sequence as a literal.
 //
 // Arguments are text, bytea, bigint and arrays of them, cast on the server, so
 // that every exec mode of pgx and every driver of database/sql can send them.
@@ -27,8 +25,8 @@ type statements struct {
 	copyMessage, copyQueue                    string
 	enqueueStrict                             string
 	lanes, peek, page, load                   string
-	claim                                     map[int]string
-	unclaim, applySent, applySentKnown, apply string
+	claim, unclaim                            string
+	applySent, applySentKnown, apply          string
 	lockMessage, lockQueue, lockParked, known string
 	markEnded, requeue, repark                string
 	record, unqueue, unpark                   string
@@ -60,8 +58,7 @@ func render(schema string) statements {
 		enqueueStrict: in(strings.Replace(enqueueSQL, enqueueTwin, enqueueConflict, 1)), takeBack: in(takeBackSQL),
 		copyMessage: in(copyMessageSQL), copyQueue: in(copyQueueSQL),
 		lanes: in(lanesSQL), peek: in(peekSQL), page: in(strings.ReplaceAll(pageSQL, "{page}", strconv.Itoa(pageRows))), load: in(loadSQL),
-		claim:   map[int]string{},
-		unclaim: in(unclaimSQL), apply: in(applySQL),
+		claim: in(claimSQL), unclaim: in(unclaimSQL), apply: in(applySQL),
 		applySent: in(strings.Replace(applySentSQL, " {known}", "", 1)), applySentKnown: in(strings.Replace(applySentSQL, "{known}", onKnown, 1)),
 		lockMessage: in(lockMessageSQL), lockQueue: in(lockQueueSQL), lockParked: in(lockParkedSQL), known: in(knownSQL),
 		markEnded: in(markEndedSQL), requeue: in(requeueSQL), repark: in(reparkSQL), record: in(recordSQL), unqueue: in(unqueueSQL), unpark: in(unparkSQL),
@@ -78,14 +75,8 @@ func render(schema string) statements {
 		scrubbable: in(pageOver(scrubbableSQL)), scrub: in(listOver(scrubSQL)), deletable: in(pageOver(deletableSQL)),
 		delete: in(listOver(deleteSQL)), dropReceipts: in(dropReceiptsSQL),
 	}
-	for _, n := range claimSizes {
-		st.claim[n] = in(strings.ReplaceAll(claimSQL, "{limit}", strconv.Itoa(n)))
-	}
 	return st
 }
-
-// claimSizes are the sizes that the engine claims in.
-var claimSizes = []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512}
 
 // enqueueTwin reads a message that is there already; enqueueConflict, for
 // statements whose answer comes after the commit, runs into the guard where it

@@ -48,7 +48,7 @@ const claimSQL = `with c as (
                     and w.first_sent + $7::bigint * interval '1 microsecond' > clock_timestamp()
                 else false end
         order by w.due, w.id
-        limit {limit}
+        limit $11::bigint
         for update skip locked))
     returning q.id, q.due, q.claimed, q.lease, q.deadline, q.resolve_until, q.fence, q.spent, q.budget, q.lookups, q.ledger
 )

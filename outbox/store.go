@@ -84,15 +84,11 @@ func scanEach(rows pgx.Rows, scans []any, f func() error) error {
 }
 
 func (s *store) Claim(ctx context.Context, c engine.Claim) (tasks []engine.Task, err error) {
-	text, ok := s.sql.claim[c.Limit]
-	if !ok {
-		return nil, fmt.Errorf("claim of %d rows: no such rung", c.Limit)
-	}
 	args := []any{
 		c.Lane.String(), c.Provider, c.Account, int64(c.Encoding), uuidText(c.ID),
-		c.Lease.Microseconds(), c.Window.Microseconds(), nullTime(c.From.Due), flag(c.Probe), c.From.Key.String(),
+		c.Lease.Microseconds(), c.Window.Microseconds(), nullTime(c.From.Due), flag(c.Probe), c.From.Key.String(), int64(c.Limit),
 	}
-	err = s.steady(ctx, text, args, func(rows pgx.Rows) (err error) {
+	err = s.steady(ctx, s.sql.claim, args, func(rows pgx.Rows) (err error) {
 		tasks, err = readClaim(c, rows)
 		return err
 	})

@@ -73,8 +73,7 @@ func pageText(s *statements) *string      { return &s.page }
 func closeGateText(s *statements) *string { return &s.closeGate }
 func probeGateText(s *statements) *string { return &s.probeGate }
 
-// claimText is nil for all rungs of the claim.
-func claimText(*statements) *string { return nil }
+func claimText(s *statements) *string { return &s.claim }
 
 // plantIn changes the statement; it fails where the clause isn't there.
 func (b sqlBug) plantIn(t *testing.T, s *statements) {
@@ -83,13 +82,8 @@ func (b sqlBug) plantIn(t *testing.T, s *statements) {
 		require.Equal(t, 1, strings.Count(text, b.old), "%s: the clause must stand there once", b.name)
 		return strings.Replace(text, b.old, b.with, 1)
 	}
-	if text := b.text(s); text != nil {
-		*text = change(*text)
-		return
-	}
-	for n, text := range s.claim {
-		s.claim[n] = change(text)
-	}
+	text := b.text(s)
+	*text = change(*text)
 }
 
 // The tandem can fail: each mistake in the SQL is a difference soon.

@@ -111,19 +111,8 @@ func (e *Engine) Look(ctx context.Context, before time.Duration) (next time.Dura
 	return sight.Next, nil
 }
 
-// ladder holds the sizes of claims, so that each has a plan of its own and
-// there are few of them.
-var ladder = [...]int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512}
-
-func rung(free int) int {
-	n := ladder[0]
-	for _, v := range ladder {
-		if v <= free {
-			n = v
-		}
-	}
-	return n
-}
+// mostClaimed is how many rows a claim takes at most.
+const mostClaimed = 512
 
 // Claim takes up to free rows from the most urgent lane that is ready. id must
 // be new for each call: when Claim returns an error, its rows may have been
@@ -149,7 +138,7 @@ func (e *Engine) Claim(ctx context.Context, free int, id [16]byte) (tasks []Task
 		_, more = e.pick(free)
 		return nil, more, err
 	}
-	pick.limit = rung(have)
+	pick.limit = have
 	forced := pick.forced(e)
 	tasks, err = e.store.Claim(ctx, e.request(pick, id))
 	if err != nil {
@@ -234,10 +223,10 @@ func (e *Engine) pick(free int) (best pick, ok bool) {
 		case probe:
 			limit = 1
 		default:
-			limit = e.gates.ramp(to.contract.Name, rung(limit))
+			limit = e.gates.ramp(to.contract.Name, min(limit, mostClaimed))
 		}
 		if limit > 0 {
-			best = pick{lane: l, to: to, probe: probe, limit: rung(limit)}
+			best = pick{lane: l, to: to, probe: probe, limit: limit}
 		}
 	}
 	return best, best.lane != nil
