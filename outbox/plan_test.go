@@ -159,6 +159,10 @@ func TestStatementsPrepare(t *testing.T) {
 		for n, oid := range sd.ParamOIDs {
 			typ, ok := conn.Conn().TypeMap().TypeForOID(oid)
 			require.True(t, ok)
+			if name == "applySent" && n == 0 || name == "applySentKnown" && n == 0 {
+				require.Equal(t, "_uuid", typ.Name) // only pgx sends it
+				continue
+			}
 			require.Contains(t, []string{"text", "bytea", "int8", "_text", "_bytea", "_int8"}, typ.Name, "%s: $%d", name, n+1)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-8098fbb7/dispatch"
 	"github.com/seed-8098fbb7/dispatch/internal/decide"
@@ -45,13 +46,14 @@ func (s *store) applySent(ctx context.Context, changes []engine.Change, which []
 	if n == 0 {
 		return nil
 	}
-	id, provider, account := make([]string, n), make([]string, n), make([]string, n)
+	id := make([]pgtype.UUID, n) // of all modes of pgx, and without an allocation each
+	provider, account := make([]string, n), make([]string, n)
 	ref, code, request := make([]string, n), make([]string, n), make([]string, n)
 	fence, status, took := make([]int64, n), make([]int64, n), make([]int64, n)
 	for i, at := range which {
 		c := &changes[at]
 		r := &c.Record
-		id[i], fence[i], provider[i], account[i] = c.Key.String(), c.Fence, r.Provider, r.Account
+		id[i], fence[i], provider[i], account[i] = pgtype.UUID{Bytes: c.Key, Valid: true}, c.Fence, r.Provider, r.Account
 		ref[i], status[i], code[i] = label(r.ProviderID, 300), int64(r.Evidence.Status), label(r.Evidence.Code, 100)
 		took[i], request[i] = r.Took.Milliseconds(), hex.EncodeToString(r.Evidence.Request)
 		results[at] = engine.Result{Status: engine.Applied, State: dispatch.Sent}

@@ -12,7 +12,8 @@ import (
 // put into a text, and {event_number} its sequence as a literal.
 //
 // Arguments are text, bytea, bigint and arrays of them, cast on the server, so
-// that every exec mode of pgx and every driver of database/sql can send them.
+// that every exec mode of pgx and every driver of database/sql can send them; the
+// keys of a settle, which only pgx sends, are an array of uuid.
 //
 // Three habits keep the plans the same whatever the statistics say at the
 // moment: the state stands in expressions that have no statistics, rows are

@@ -69,8 +69,8 @@ where q.claim = $1::text::uuid and q.state = 2`
 // batch; a row that another statement has just changed is looked at again once
 // that has ended.
 const applySentSQL = `with i as (
-    select u.id::uuid as id, u.fence, u.provider, u.account, u.provider_id, u.status, u.code, u.took, u.request, u.n
-    from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::text[])
+    select u.id, u.fence, u.provider, u.account, u.provider_id, u.status, u.code, u.took, u.request, u.n
+    from unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::text[])
         with ordinality as u(id, fence, provider, account, provider_id, status, code, took, request, n)
 ), gone as (
     delete from {schema}.queue q using i where q.id = i.id and q.fence = i.fence and q.state + 0 = 2

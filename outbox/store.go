@@ -98,7 +98,7 @@ func (s *store) Claim(ctx context.Context, c engine.Claim) (tasks []engine.Task,
 // readClaim reads a claim's rows, each into its place: no row is on the heap
 // twice.
 func readClaim(c engine.Claim, rows pgx.Rows) ([]engine.Task, error) {
-	tasks := make([]engine.Task, 0, c.Limit)
+	tasks := make([]engine.Task, 0, min(c.Limit, 64)) // most claims are for more than there is
 	var deadline, resolve *time.Time
 	var ledger, senders, metadata *string
 	var after int64

@@ -11,7 +11,7 @@ import (
 
 // tiny has every step, on next to nothing.
 var tiny = mode{
-	name: "tiny", rounds: 1, noop: 300, http: 100, slow: 100, held: 200, bulk: fillBatch, latency: 3,
+	name: "tiny", rounds: 1, noop: 300, http: 100, slow: 100, held: time.Second, bulk: fillBatch, latency: 3,
 	enqueue: 20 * time.Millisecond, goroutines: []int{8}, pending: fillBatch, steps: full.steps,
 }
 

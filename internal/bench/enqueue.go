@@ -102,6 +102,27 @@ func transactAlone(ctx context.Context, pool *pgxpool.Pool, n int) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return order(ctx, tx, strconv.Itoa(n)) })
 }
 
+// transactEmpty adds a statement that does nothing: what one round trip more
+// costs.
+func transactEmpty(ctx context.Context, pool *pgxpool.Pool, n int) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if err := order(ctx, tx, strconv.Itoa(n)); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, "select")
+		return err
+	})
+}
+
+// pipelineAlone is transactAlone in one round trip.
+func pipelineAlone(ctx context.Context, pool *pgxpool.Pool, n int) error {
+	var b pgx.Batch
+	b.Queue("begin")
+	b.Queue(insertBusiness, strconv.Itoa(n))
+	b.Queue("commit")
+	return pool.SendBatch(ctx, &b).Close()
+}
+
 // enqueuedSeries is what the rounds gave for one kind of enqueue.
 type enqueuedSeries struct{ rate, p50, cpu, wal series }
 

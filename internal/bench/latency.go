@@ -69,13 +69,13 @@ func commitEach(ctx context.Context, n int, calls <-chan time.Time, commit func(
 	return times, nil
 }
 
-// half: from the commit to the send, while half of what the worker was measured
-// to do comes in besides.
+// half: from the commit to the send, while half of what the slower of the two was
+// measured to do comes in besides.
 func half(ctx context.Context, b *bench) error {
 	var p50, p99, load [2]series
 	err := b.each(ctx, func(ctx context.Context, p peer) error {
 		i := b.index(p)
-		rate := b.worked[i] / 2
+		rate := min(b.worked[0], b.worked[1]) / 2
 		if rate == 0 {
 			rate = 1000 // alone, this step knows of no other
 		}
@@ -90,8 +90,8 @@ func half(ctx context.Context, b *bench) error {
 	if err != nil {
 		return fmt.Errorf("latency beside a load: %w", err)
 	}
-	compare("commit → send, at half load, p50", "ms", p50[0], p50[1])
-	compare("commit → send, at half load, p99", "ms", p99[0], p99[1])
+	compare("commit → send, under load, p50", "ms", p50[0], p50[1])
+	compare("commit → send, under load, p99", "ms", p99[0], p99[1])
 	compare("  the load", "/s", load[0], load[1])
 	return nil
 }

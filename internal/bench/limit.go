@@ -3,7 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/seed-8098fbb7/dispatch"
 )
 
 // The least that a claim and a settle must write, in batches of a thousand from
@@ -22,6 +26,46 @@ select array_agg(c.id), coalesce(max(c.due), $2) from c`
 insert into dispatch.history (id, fence, kind, move, state, outcome, scope, stage, provider, account, provider_id)
 select g.id, g.fence, 1, 6, 6, 1, 0, 2, 'vendor', 'bench', g.id::text from g`
 )
+
+// postsAlone lets as many goroutines as the worker has slots call the provider,
+// and returns how many answers came a second in each round.
+func postsAlone(ctx context.Context, rounds, n int) (s series, err error) {
+	for range rounds {
+		v, err := newVendor(ctx, 0)
+		if err != nil {
+			return nil, err
+		}
+		rate, err := postAll(ctx, v, n)
+		if err = errors.Join(err, v.check(n), v.close()); err != nil {
+			return nil, err
+		}
+		s = append(s, rate)
+	}
+	return s, nil
+}
+
+func postAll(ctx context.Context, v *vendor, n int) (rate float64, err error) {
+	const slots = 100
+	api, err := v.provider(slots)
+	if err != nil {
+		return 0, err
+	}
+	defer api.Close()
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	errs := make([]error, slots)
+	began := time.Now()
+	for g := range errs {
+		wg.Go(func() {
+			for i := int(next.Add(1)); i <= n && errs[g] == nil; i = int(next.Add(1)) {
+				e := dispatch.Envelope{Key: dispatch.NewKey(), Content: dispatch.SMS{To: recipient, Body: text(i)}, Attempt: 1}
+				_, errs[g] = api.Send(ctx, e)
+			}
+		})
+	}
+	wg.Wait()
+	return float64(n) / time.Since(began).Seconds(), errors.Join(errs...)
+}
 
 // statementsAlone works messages off without a worker, and returns how many a
 // second.

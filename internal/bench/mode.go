@@ -15,8 +15,8 @@ type mode struct {
 	noop       int // messages of each measurement
 	http       int
 	slow       int
-	held       int
 	bulk       int
+	held       time.Duration // a snapshot is, in each measurement of that
 	latency    int           // messages of each measurement of latency
 	enqueue    time.Duration // of each measurement of enqueue
 	goroutines []int         // that enqueue at once
@@ -36,14 +36,14 @@ var smokeMode = mode{
 
 var quickMode = mode{
 	name: "quick", rounds: 3,
-	noop: 60_000, http: 12_000, held: 15_000, bulk: 50_000, latency: 150,
+	noop: 60_000, http: 20_000, held: 10 * time.Second, bulk: 50_000, latency: 150,
 	enqueue: time.Second, goroutines: []int{8}, pending: 200_000,
 	steps: []string{"noop", "httpFast", "enqueue", "bulk", "latency", "half", "held", "backlog", "newsletter"},
 }
 
 var full = mode{
 	name: "full", rounds: 5,
-	noop: 200_000, http: 50_000, slow: 50_000, held: 60_000, bulk: 100_000, latency: 500,
+	noop: 200_000, http: 50_000, slow: 50_000, held: time.Minute, bulk: 100_000, latency: 500,
 	enqueue: 4 * time.Second, goroutines: []int{1, 8, 32}, pending: 1_000_000,
 	steps: []string{"noop", "httpFast", "httpSlow", "enqueue", "bulk", "latency", "half", "held", "backlog", "newsletter", "console"},
 }

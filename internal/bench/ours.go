@@ -168,9 +168,7 @@ func (o *ours) work(ctx context.Context, j job) (func() error, error) {
 	var p dispatch.Provider = accepting{}
 	closing := func() {}
 	if j.vendor != nil {
-		api, err := httpapi.New(httpapi.Config{
-			Name: "vendor", BaseURL: j.vendor.url, Window: 24 * time.Hour, Exchange: exchange.Config{MaxConns: j.slots},
-		})
+		api, err := j.vendor.provider(j.slots)
 		if err != nil {
 			return nil, err
 		}
@@ -191,6 +189,13 @@ func (o *ours) work(ctx context.Context, j job) (func() error, error) {
 		defer closing()
 		return <-done
 	}, nil
+}
+
+// provider is this library's adapter for the vendor.
+func (v *vendor) provider(slots int) (*httpapi.Provider, error) {
+	return httpapi.New(httpapi.Config{
+		Name: "vendor", BaseURL: v.url, Window: 24 * time.Hour, Exchange: exchange.Config{MaxConns: slots},
+	})
 }
 
 func (o *ours) waiting(ctx context.Context, n int) error {

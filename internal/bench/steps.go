@@ -54,6 +54,11 @@ func httpFast(ctx context.Context, b *bench) error {
 		return err
 	}
 	compare("  answer → outcome committed, p99", "ms", s[0].lag, s[1].lag)
+	alone, err := postsAlone(ctx, b.rounds, b.http)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("  the vendor's answers without a database: %s /s\n", alone)
 	b.result["worked_http_ratio"] = ratio(s[0].rate, s[1].rate)
 	b.result["settle_lag_p99_ms"] = s[0].lag.median()
 	return nil
@@ -81,6 +86,7 @@ func (b *bench) post(ctx context.Context, w workload, delay time.Duration) (s [2
 		return s, fmt.Errorf("%s: %w", name, err)
 	}
 	compare(name, "/s", s[0].rate, s[1].rate)
+	compare("  CPU per message, vendor included", "µs", s[0].cpu, s[1].cpu)
 	return s, nil
 }
 
@@ -95,7 +101,7 @@ func enqueue(ctx context.Context, b *bench) error {
 }
 
 func (b *bench) enqueueWith(ctx context.Context, goroutines int) error {
-	kinds := []struct {
+	kinds := [...]struct {
 		p        peer
 		tx       transaction
 		messages bool
@@ -105,8 +111,10 @@ func (b *bench) enqueueWith(ctx context.Context, goroutines int) error {
 		{b.ours, b.ours.pipeline, true},
 		{b.river, b.river.transactSparse, true},
 		{b.ours, transactAlone, false},
+		{b.ours, transactEmpty, false},
+		{b.ours, pipelineAlone, false},
 	}
-	var s [5]enqueuedSeries
+	var s [len(kinds)]enqueuedSeries
 	for round := range b.rounds {
 		for i := range kinds {
 			if round%2 == 1 {
@@ -120,7 +128,7 @@ func (b *bench) enqueueWith(ctx context.Context, goroutines int) error {
 			s[i].add(m)
 		}
 	}
-	plain, river, piped, sparse, alone := s[0], s[1], s[2], s[3], s[4]
+	plain, river, piped, sparse, alone, empty, pipedAlone := s[0], s[1], s[2], s[3], s[4], s[5], s[6]
 	name := fmt.Sprintf("enqueue, %d goroutines", goroutines)
 	compare(name, "/s", plain.rate, river.rate)
 	compare(name+", pipelined", "/s", piped.rate, river.rate)
@@ -131,6 +139,7 @@ func (b *bench) enqueueWith(ctx context.Context, goroutines int) error {
 	compare("  log per commit", "bytes", plain.wal, river.wal)
 	compare("  beside River's default fetch cooldown", "/s", plain.rate, sparse.rate)
 	fmt.Printf("  the business row alone: %s /s, p50 %s µs, CPU %s µs\n", alone.rate, alone.p50, alone.cpu)
+	fmt.Printf("  and a statement that does nothing: %s /s; alone, pipelined: %s /s\n", empty.rate, pipedAlone.rate)
 	if goroutines == 8 {
 		b.result["enqueue_ratio"] = ratio(plain.rate, river.rate)
 		b.result["enqueue_pipelined_ratio"] = ratio(piped.rate, river.rate)
@@ -189,9 +198,9 @@ func latency(ctx context.Context, b *bench) error {
 }
 
 // held: a snapshot is open while the worker works, so that no dead row can be
-// removed.
+// removed: with each second more of them lie in the way.
 func held(ctx context.Context, b *bench) error {
-	const slots = 100
+	const slots, most = 100, 40_000 // a second, more than either works
 	var s [2]series
 	err := b.each(ctx, func(ctx context.Context, p peer) (err error) {
 		conn, err := p.pool().Acquire(ctx)
@@ -200,7 +209,7 @@ func held(ctx context.Context, b *bench) error {
 		}
 		defer conn.Release()
 		var tx pgx.Tx
-		m, err := measureWorked(ctx, p, workload{messages: b.held, slots: slots, limit: patience}, func(ctx context.Context) (err error) {
+		m, err := measureWorked(ctx, p, workload{messages: int(b.held.Seconds()) * most, slots: slots, lasts: b.held, limit: patience}, func(ctx context.Context) (err error) {
 			if tx, err = conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}); err != nil {
 				return err
 			}
@@ -216,7 +225,7 @@ func held(ctx context.Context, b *bench) error {
 	if err != nil {
 		return fmt.Errorf("held snapshot: %w", err)
 	}
-	compare(fmt.Sprintf("worked, no-op, %d slots, a snapshot held", slots), "/s", s[0], s[1])
+	compare(fmt.Sprintf("worked, no-op, %d slots, a snapshot held %v", slots, b.held), "/s", s[0], s[1])
 	b.result["held_ratio"] = ratio(s[0], s[1])
 	return nil
 }

@@ -14,9 +14,9 @@ const payload = 200
 const width = 8
 
 // text is the text of message n.
-func text(n int) string {
-	return fmt.Sprintf("%0*d", width, n) + strings.Repeat(" twenty two characters!", payload)[:payload-width]
-}
+func text(n int) string { return fmt.Sprintf("%0*d", width, n) + filler }
+
+var filler = strings.Repeat(" twenty two characters!", payload)[:payload-width]
 
 // number is the message's number that text put in front.
 func number(text string) (int, error) {

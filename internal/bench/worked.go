@@ -22,6 +22,9 @@ type workload struct {
 	messages int
 	// enough ends the measurement after so many; zero is all.
 	enough int
+	// lasts ends it after a time, however many there are; zero is when they are
+	// worked.
+	lasts  time.Duration
 	slots  int
 	delay  time.Duration // each message's, without a vendor
 	vendor *vendor
@@ -48,7 +51,14 @@ func measureWorked(ctx context.Context, p peer, w workload, before func(ctx cont
 	if m, err = drain(ctx, p, w, a); err != nil {
 		return m, fmt.Errorf("%s: %w", p.name(), err)
 	}
-	if err := errors.Join(a.tally.check(), p.finished(ctx, w.messages), p.left(ctx, 0)); err != nil {
+	n, left := w.messages, 0
+	if w.lasts > 0 {
+		n = int(a.tally.total.Load())
+		left = w.messages - n
+	} else {
+		err = a.tally.check()
+	}
+	if err := errors.Join(err, p.finished(ctx, n), p.left(ctx, left)); err != nil {
 		return m, fmt.Errorf("%s: %w", p.name(), err)
 	}
 	if w.vendor != nil {
@@ -77,8 +87,18 @@ func drain(ctx context.Context, p peer, w workload, a *answers) (m worked, err e
 	}
 	limit := time.NewTimer(w.limit)
 	defer limit.Stop()
+	var over <-chan time.Time
+	if w.lasts > 0 {
+		t := time.NewTimer(w.lasts)
+		defer t.Stop()
+		over = t.C
+	}
 	select {
 	case <-a.tally.done:
+		if w.lasts > 0 {
+			err = fmt.Errorf("%d messages are too few for %v", w.messages, w.lasts)
+		}
+	case <-over:
 	case err = <-a.failed:
 	case <-limit.C:
 		err = fmt.Errorf("%d of %d messages worked in %v", a.tally.total.Load(), w.messages, w.limit)
