@@ -69,13 +69,15 @@ func commitEach(ctx context.Context, n int, calls <-chan time.Time, commit func(
 	return times, nil
 }
 
-// half: from the commit to the send, while half of what the slower of the two was
-// measured to do comes in besides.
+// half: from the commit to the send, while messages come in besides: half of what
+// the slower of the two can do while it also takes them in, which is half of what
+// it was measured to do without. At more it falls behind for good, some time or
+// other, and the figure would be the length of its queue.
 func half(ctx context.Context, b *bench) error {
 	var p50, p99, load [2]series
 	err := b.each(ctx, func(ctx context.Context, p peer) error {
 		i := b.index(p)
-		rate := min(b.worked[0], b.worked[1]) / 2
+		rate := min(b.worked[0], b.worked[1]) / 4
 		if rate == 0 {
 			rate = 1000 // alone, this step knows of no other
 		}
