@@ -29,7 +29,9 @@ func (r *run) tend(ctx context.Context) {
 		began := stopwatch()
 		query, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		asks, moved, err := r.engine.Sweep(query, lookupsAtOnce)
-		swept.done(began)
+		if swept = (rare{}); len(asks)+len(moved) == 0 { // a step that found work is followed by the next one soon
+			swept.done(began)
+		}
 		err = errors.Join(err, r.box.store.applyReceipts(query))
 		if examined.elapsed() >= examineEvery {
 			examined = stopwatch()
