@@ -183,6 +183,7 @@ func TestWatermarkHidesNothingForLong(t *testing.T) {
 	for range 6 {
 		require.Len(t, next(), 96)
 	}
+	look(0) // sees the next row, and not the one that is about to commit
 	key := late("50 milliseconds")
 	require.Contains(t, next(), key)
 

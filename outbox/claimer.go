@@ -100,11 +100,13 @@ func (r *run) look(ctx context.Context, l *looks) (next time.Duration, err error
 	began := stopwatch()
 	switch {
 	case l.far.due():
-		next, err = r.engine.Look(ctx, engine.Far)
-		l.far.done(began)
+		if next, err = r.engine.Look(ctx, engine.Far); err == nil {
+			l.far.done(began)
+		}
 	case l.near.due():
-		next, err = r.engine.Look(ctx, engine.Near)
-		l.near.done(began)
+		if next, err = r.engine.Look(ctx, engine.Near); err == nil {
+			l.near.done(began)
+		}
 	default:
 		next, err = r.engine.Look(ctx, 0)
 	}
@@ -319,17 +321,18 @@ func (w watch) elapsed() time.Duration {
 }
 
 // rare spaces what gets dearer the longer a snapshot is held, so that it takes no
-// more than a twentieth of the time.
+// more than a twentieth of the time. Of the last two times the shorter one counts:
+// a database that stood still for a moment doesn't make it dear.
 type rare struct {
-	at   watch
-	took time.Duration
+	at           watch
+	took, before time.Duration
 }
 
 func (r *rare) due() bool { return r.at.elapsed() >= r.pause() }
 
-func (r *rare) done(began watch) { r.at, r.took = stopwatch(), began.elapsed() }
+func (r *rare) done(began watch) { r.at, r.took, r.before = stopwatch(), began.elapsed(), r.took }
 
-func (r *rare) pause() time.Duration { return min(20*r.took, time.Minute) }
+func (r *rare) pause() time.Duration { return min(20*min(r.took, r.before), time.Minute) }
 
 // pacer spaces looks at an idle or failing database: short at first, up to
 // most.

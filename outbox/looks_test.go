@@ -58,15 +58,20 @@ func TestRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r rare
 		require.True(t, r.due(), "the first time")
-		for took, want := range map[time.Duration]time.Duration{
-			0: 0, time.Millisecond: 20 * time.Millisecond, time.Second: 20 * time.Second, time.Hour: time.Minute,
+		for n, c := range []struct{ took, want time.Duration }{
+			{time.Second, 0},
+			{time.Millisecond, 20 * time.Millisecond},
+			{time.Hour, 20 * time.Millisecond}, // once, it stood still
+			{time.Second, 20 * time.Second},
+			{time.Hour, 20 * time.Second},
+			{time.Hour, time.Minute},
 		} {
 			began := stopwatch()
-			<-time.After(took)
+			<-time.After(c.took)
 			r.done(began)
-			require.Equal(t, want, r.pause())
-			require.Equal(t, want == 0, r.due())
-			<-time.After(want)
+			require.Equal(t, c.want, r.pause(), n)
+			require.Equal(t, c.want == 0, r.due())
+			<-time.After(c.want)
 			require.True(t, r.due())
 		}
 	})

@@ -29,8 +29,10 @@ func (r *run) tend(ctx context.Context) {
 		began := stopwatch()
 		query, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		asks, moved, err := r.engine.Sweep(query, lookupsAtOnce)
-		if swept = (rare{}); len(asks)+len(moved) == 0 { // a step that found work is followed by the next one soon
+		if err == nil && len(asks)+len(moved) == 0 {
 			swept.done(began)
+		} else {
+			swept = rare{} // there is work, or the database was away: the next step comes soon
 		}
 		err = errors.Join(err, r.box.store.applyReceipts(query))
 		if examined.elapsed() >= examineEvery {

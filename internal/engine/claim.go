@@ -26,7 +26,7 @@ type lane struct {
 // that are gone stay, a million a minute where the worker is fast. But a
 // transaction that began early commits rows below it. A claim therefore begins a
 // hundred rows or two before it, a look now and then a second or at the lane's
-// begin. Looks set it to what they see.
+// begin. Looks lower it to what they see.
 type mark struct {
 	from, next Cursor // where claims begin, and will begin
 	claimed    int    // rows since next was set
@@ -63,7 +63,7 @@ func (e *Engine) addLanes(r dispatch.Route, used map[string]bool) {
 }
 
 func (e *Engine) addLane(id decide.Lane, b bound) {
-	l := &lane{id: id, name: id.String(), provider: b}
+	l := &lane{id: id, name: id.String(), provider: b, to: b.contract.Name}
 	e.lanes = append(e.lanes, l)
 	e.byName[l.name] = l
 }
@@ -102,13 +102,25 @@ func (e *Engine) Look(ctx context.Context, before time.Duration) (next time.Dura
 		return -1, err
 	}
 	for i, l := range e.lanes {
-		if first := sight.First[i]; first != (Cursor{}) {
-			l.ready, l.mark = true, mark{from: first, next: first}
-		} else if quiet := (Cursor{Due: sight.Now.Add(-Near)}); l.mark.from.Before(quiet) {
-			l.mark = mark{from: quiet, next: quiet}
-		}
+		l.sighted(sight.First[i], sight.Now)
 	}
 	return sight.Next, nil
+}
+
+// sighted lowers the lane's mark to the first row that is there. It raises it, as
+// where other processes claim, to a second before that, or before now where there
+// is none: whose transaction is about to commit is not to be hidden by a look.
+func (l *lane) sighted(first Cursor, now time.Time) {
+	until := now
+	if first != (Cursor{}) {
+		l.ready, until = true, first.Due
+		if first.Before(l.mark.from) {
+			l.mark = mark{from: first, next: first}
+		}
+	}
+	if c := (Cursor{Due: until.Add(-Near)}); l.mark.from.Before(c) {
+		l.mark = mark{from: c, next: c}
+	}
 }
 
 // mostClaimed is how many rows a claim takes at most.
